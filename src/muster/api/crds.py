@@ -64,6 +64,7 @@ DEFINITIONS: Final = (
             Column("Min", ".spec.minMember", "integer"),
             Column("Priority", ".spec.priorityClassName"),
             Column("GPUs", r".status.resourcesStatus.allocated.nvidia\.com/gpu"),
+            Column("Pending", ".status.pending", "integer"),
             Column("Waiting", ".status.schedulingConditions[-1:].reasons[0].code"),
             Column("Topology", ".spec.topologyConstraint.topology", wide_only=True),
             AGE,

@@ -102,6 +102,10 @@ KUBE_BATCH_QUEUE: Final = _kind(volcano.Queue, "scheduling.incubator.k8s.io", "v
 VOLCANO_JOB: Final = _kind(volcano_batch.Job, "batch.volcano.sh", "v1alpha1", True)
 VOLCANO_CRON_JOB: Final = _kind(volcano_batch.CronJob, "batch.volcano.sh", "v1alpha1", True)
 VOLCANO_COMMAND: Final = _kind(volcano_batch.Command, "bus.volcano.sh", "v1alpha1", True)
+RESOURCE_QUOTA: Final[Kind[dict[str, object]]] = Kind(
+    dict, "", "v1", "ResourceQuota", "resourcequotas", True
+)
+"""As it came: a plugin of Volcano's reads amounts of any resource out of it."""
 JOB_POD: Final = Kind(volcano_batch.JobPod, "", "v1", "Pod", "pods", True)
 """A pod with what the controller of its job needs to know."""
 

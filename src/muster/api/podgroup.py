@@ -178,6 +178,9 @@ class PodGroupStatus(Struct):
     phase: Annotated[
         str, Schema("Pending, Starting, Running, Completed or Failed; for people to read.")
     ] = ""
+    pending: Annotated[
+        int, Schema("Pods that wait for a node, also beyond the minimum; for people to read.")
+    ] = 0
     conditions: tuple[PodGroupCondition, ...] = ()
     resources_status: ResourcesStatus = ResourcesStatus()
     scheduling_conditions: Annotated[

@@ -25,6 +25,13 @@ def read_yaml(text: str | bytes) -> Any:
     return yaml.load(text, Loader=_READER)
 
 
+def read_yaml_all(text: str | bytes) -> list[Any]:
+    """All documents of a text that say something; raises as `read_yaml` does. The bounds are for
+    all of them together."""
+    _check(text)
+    return [one for one in yaml.load_all(text, Loader=_READER) if one is not None]
+
+
 def _check(text: str | bytes) -> None:
     """Count the values as if every alias were what it names."""
     counts = [0]

@@ -122,7 +122,7 @@ def _zone(name: str) -> tzinfo:
         return UTC
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # the last: "Europe", a folder of zones
         raise BadSchedule(f"unknown time zone {name!r}") from None
 
 

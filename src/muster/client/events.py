@@ -109,6 +109,12 @@ class Recorder:
         self._wanted = asyncio.Event()
         self._named = 0
 
+    def speak_as(self, component: str) -> None:
+        """From now on in the name of another component."""
+        if self._instance == self._component:
+            self._instance = component
+        self._component = component
+
     def normal(
         self, about: ObjectReference, reason: str, message: str, notes: Mapping[str, str] = NO_NOTES
     ) -> None:

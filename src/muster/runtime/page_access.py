@@ -24,6 +24,8 @@ from muster.client.errors import ApiError, Forbidden, Unauthorized, Unreachable
 from muster.client.transport import Request
 
 _REMEMBERED_MAX = 1024
+_ACCESS_MAX = 1 << 15
+"""Who sees only some names is asked about in each namespace: a thousand, and dozens of readers."""
 _KNOWN_S = 60.0
 _UNKNOWN_S = 10.0
 _ASKED_AT_ONCE_MAX = 8
@@ -104,7 +106,7 @@ class KubernetesGate:
         self._connection = connection
         clock, most = connection.clock, _REMEMBERED_MAX
         self._users: ExpiringMap[bytes, Mapping[str, Any]] = ExpiringMap(clock, most)
-        self._access: ExpiringMap[tuple[bytes, str, str], bool] = ExpiringMap(clock, most)
+        self._access: ExpiringMap[tuple[bytes, str, str], bool] = ExpiringMap(clock, _ACCESS_MAX)
         # Apart from users, whom they must not crowd out: anybody can make up tokens.
         self._strangers: ExpiringMap[bytes, bool] = ExpiringMap(clock, most)
         self._asking = 0
@@ -148,20 +150,43 @@ class KubernetesGate:
         self._users.put(digest, user, _KNOWN_S)
         return user
 
+    async def may_list(self, token: str, group: str, resource: str, namespace: str) -> bool:
+        """Whether the bearer may list such objects there ("": everywhere); in doubt: no."""
+        digest = hashlib.sha256(token.encode()).digest()
+        wanted = {"verb": "list", "group": group, "resource": resource, "namespace": namespace}
+        try:
+            user = await self._user(digest, token)
+            if user is None:
+                return False
+            key = (digest, "list", f"{resource}.{group}/{namespace}")
+            # A no is kept as long as a yes: most readers may list in few namespaces of many.
+            return await self._is_allowed(key, user, {"resourceAttributes": wanted}, _KNOWN_S)
+        except (_TooManyAsk, ApiError, Unreachable):
+            return False
+
     async def _may(self, digest: bytes, user: Mapping[str, Any], asked: PageRequest) -> bool:
-        known = self._access.get((digest, asked.verb, asked.path))
+        wanted = {"nonResourceAttributes": {"path": asked.path, "verb": asked.verb}}
+        return await self._is_allowed((digest, asked.verb, asked.path), user, wanted)
+
+    async def _is_allowed(
+        self,
+        key: tuple[bytes, str, str],
+        user: Mapping[str, Any],
+        wanted: Mapping[str, Any],
+        refused_s: float = _UNKNOWN_S,
+    ) -> bool:
+        known = self._access.get(key)
         if known is not None:
             return known
         who = {"user": user.get("username"), "groups": user.get("groups")}
         who |= {"uid": user.get("uid"), "extra": user.get("extra")}
         spec = {
             **{name: value for name, value in who.items() if value},
-            "nonResourceAttributes": {"path": asked.path, "verb": asked.verb},
+            **wanted,
         }
         path, kind = "/apis/authorization.k8s.io/v1/subjectaccessreviews", "SubjectAccessReview"
         allowed = (await self._review(path, kind, spec)).get("allowed") is True
-        key = (digest, asked.verb, asked.path)
-        self._access.put(key, allowed, _KNOWN_S if allowed else _UNKNOWN_S)
+        self._access.put(key, allowed, _KNOWN_S if allowed else refused_s)
         return allowed
 
     async def _review(self, path: str, kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:

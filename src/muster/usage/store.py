@@ -9,14 +9,14 @@ Older than the retention, or beyond the size that the file may have: the oldest 
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from muster.base.database_file import DatabaseFile
 from muster.numerics.arrays import Floats
 from muster.numerics.axis import QUEUE_RESOURCES
 from muster.usage.accrual import BUCKET_S, CLUSTER, DAY_S, AccountKey, AccountSums, Sums
@@ -27,7 +27,6 @@ RETENTION_S: Final = 35.0 * DAY_S
 SIZE_MAX_BYTES: Final = 512 * 2**20
 _BLOBS: Final = ", ".join(QUEUE_RESOURCES)
 _SCHEMA: Final = (
-    "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS queues (number INTEGER PRIMARY KEY, name TEXT UNIQUE)",
     "CREATE TABLE IF NOT EXISTS held (start_s INTEGER PRIMARY KEY, "
     + ", ".join(f"{name} BLOB" for name in QUEUE_RESOURCES)
@@ -36,10 +35,6 @@ _SCHEMA: Final = (
     "gpu_s REAL, idle_gpu_s REAL, wait_s REAL, evictions INTEGER, lost_gpu_s REAL, "
     "PRIMARY KEY (day, queue, user, job)) WITHOUT ROWID",
 )
-
-
-class BadStore(Exception):
-    """The file cannot be used; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,10 @@ class UsageStore:
     def __init__(self, path: Path, bounds: StoreBounds | None = None) -> None:
         self._path = path
         self._bounds = bounds or StoreBounds()
-        self._database = _opened(path)
+        self._database = DatabaseFile(
+            path, _SCHEMA, FORMAT, what="the usage store", instead="another one"
+        )
+        self._database.execute("INSERT OR IGNORE INTO queues VALUES (0, ?)", (CLUSTER,))
         self._numbers: dict[str, int] = dict(
             self._database.execute("SELECT name, number FROM queues").fetchall()
         )
@@ -66,13 +64,12 @@ class UsageStore:
 
     def last_s(self) -> float:
         """Up to when there are sums; 0 where there are none."""
-        found = self._database.execute("SELECT value FROM facts WHERE name = 'last_ms'").fetchone()
-        return found[0] / 1000 if found else 0.0
+        return (self._database.fact("last_ms") or 0) / 1000
 
     def add(self, sums: Sums, now_s: float) -> None:
         """Add what accrued until now, all of it or nothing. Raises sqlite3.Error."""
         numbers = dict(self._numbers)
-        with self._transaction():
+        with self._database.transaction():
             self._number({queue for _, queue in sums.held}, numbers)
             for start_s, amounts in _by_bucket(sums, numbers).items():
                 self._add_bucket(start_s, amounts)
@@ -86,20 +83,20 @@ class UsageStore:
         """Let go of what is too old, and of the oldest days while the file is too large."""
         before_s = now_s - self._bounds.retention_s
         self._forget_before(int(before_s // DAY_S) * DAY_S)
-        while self.size_bytes() > self._bounds.size_max_bytes:
-            oldest_s = self._oldest_s()
-            if oldest_s is None or oldest_s + DAY_S > now_s:
-                break  # Today is kept, whatever it takes.
-            self._forget_before((oldest_s // DAY_S + 1) * DAY_S)
-        self._database.execute("PRAGMA incremental_vacuum").fetchall()
+        self._database.keep_within(
+            self._bounds.size_max_bytes, lambda: self._forget_oldest_day(now_s)
+        )
 
     def size_bytes(self) -> int:
-        """What the file needs, without pages that are free."""
-        pages, free, size = (
-            self._database.execute(f"PRAGMA {what}").fetchone()[0]
-            for what in ("page_count", "freelist_count", "page_size")
-        )
-        return int((pages - free) * size)
+        return self._database.size_bytes()
+
+    def _forget_oldest_day(self, now_s: float) -> bool:
+        """Today is kept, whatever it takes."""
+        oldest_s = self._oldest_s()
+        if oldest_s is None or oldest_s + DAY_S > now_s:
+            return False
+        self._forget_before((oldest_s // DAY_S + 1) * DAY_S)
+        return True
 
     def _oldest_s(self) -> int | None:
         held = self._database.execute("SELECT min(start_s) FROM held").fetchone()[0]
@@ -108,7 +105,7 @@ class UsageStore:
         return min(known, default=None)
 
     def _forget_before(self, at_s: int) -> None:
-        with self._transaction():
+        with self._database.transaction():
             self._database.execute("DELETE FROM held WHERE start_s < ?", (at_s,))
             self._database.execute("DELETE FROM accounts WHERE day < ?", (at_s // DAY_S,))
 
@@ -129,16 +126,6 @@ class UsageStore:
         blobs = [row.astype(np.float32).tobytes() for row in amounts]
         marks = ", ".join("?" * (1 + len(blobs)))
         self._database.execute(f"INSERT OR REPLACE INTO held VALUES ({marks})", (start_s, *blobs))
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._database.execute("COMMIT")
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
 
 
 class UsageReader:
@@ -219,28 +206,3 @@ def _by_bucket(sums: Sums, numbers: Mapping[str, int]) -> dict[int, Floats]:
         table = found.setdefault(start_s, np.zeros((len(QUEUE_RESOURCES), len(numbers))))
         table[:, numbers[queue]] += amounts
     return found
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        database.execute("PRAGMA auto_vacuum=INCREMENTAL")
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=NORMAL")
-        for statement in _SCHEMA:
-            database.execute(statement)
-        database.execute("INSERT OR IGNORE INTO facts VALUES ('format', ?)", (FORMAT,))
-        database.execute("INSERT OR IGNORE INTO queues VALUES (0, ?)", (CLUSTER,))
-        found = database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
-    except (sqlite3.Error, OSError) as error:
-        raise BadStore(
-            f"the usage store {path} cannot be used ({error}): move the file away, or name "
-            "another one"
-        ) from None
-    if found != (FORMAT,):
-        raise BadStore(
-            f"the usage store {path} has format {found[0]}, this version writes {FORMAT}: move the "
-            "file away, or name another one"
-        )
-    return database

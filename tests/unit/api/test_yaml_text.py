@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from muster.api.yaml_text import read_yaml
+from muster.api.yaml_text import read_yaml, read_yaml_all
 from muster.engine.config.conf import parse_conf
 from muster.engine.config.reader import ConfigError
 from muster.services.podgrouper.groupers.rule_book import rule_book
@@ -39,10 +39,16 @@ def test_yaml_aliases_and_merge_keys_are_expanded() -> None:
 def test_yaml_alias_bombs_cycles_and_deep_nesting_are_refused(text: str, words: str) -> None:
     with pytest.raises(yaml.YAMLError, match=words):
         read_yaml(text)
+    with pytest.raises(yaml.YAMLError, match=words):
+        read_yaml_all(text)
     with pytest.raises(ConfigError, match=f"scheduler.yaml: is not YAML: {words}"):
         parse_conf(text)
     (problem,) = rule_book(text).problems
     assert problem.message.startswith("is not YAML: ")
+
+
+def test_documents_that_say_nothing_are_left_out() -> None:
+    assert read_yaml_all("a: 1\n---\n# nothing\n---\nb: 2") == [{"a": 1}, {"b": 2}]
 
 
 def test_an_impossible_date_is_a_yaml_error() -> None:

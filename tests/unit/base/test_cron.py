@@ -49,9 +49,11 @@ def test_a_malformed_schedule_is_an_error(text: str) -> None:
         parsed(text)
 
 
-def test_an_unknown_time_zone_is_an_error() -> None:
-    with pytest.raises(BadSchedule, match="Nowhere"):
-        parsed("@daily", "Nowhere/Here")
+@pytest.mark.parametrize("zone", ["Nowhere/Here", "Europe", "x" * 5000, "a\x00", "zone.tab"])
+def test_an_unknown_time_zone_is_an_error(zone: str) -> None:
+    """ "Europe" is a folder of zones, and a long name is no file name: both are OSErrors."""
+    with pytest.raises(BadSchedule, match="unknown time zone"):
+        parsed("@daily", zone)
 
 
 @pytest.mark.parametrize(

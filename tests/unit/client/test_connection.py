@@ -9,7 +9,7 @@ from tests.support.virtual_time import LoopClock, virtually
 
 from muster.api.meta import Key
 from muster.client.connection import Call, Outcome, Retry
-from muster.client.errors import Interrupted, NotFound, Throttled, Unavailable, Unreachable
+from muster.client.errors import Deposed, Interrupted, NotFound, Throttled, Unavailable, Unreachable
 from muster.client.kinds import plain_kind
 from muster.client.limits import Lane, Limits
 from muster.client.read import Reader
@@ -149,6 +149,23 @@ def test_every_attempt_is_observed_with_its_outcome() -> None:
         ("get", "pods", 429),
         ("get", "pods", 0),
     ]
+
+
+def test_a_write_of_whoever_does_not_lead_is_not_handed_to_the_transport() -> None:
+    """Whatever the transport asks by itself; a read is, and so is a call of the election."""
+
+    async def scenario() -> None:
+        server = ScriptedServer(said({}), said({}))
+        connection = server.connection()
+        connection.leads_for_s = lambda: 0.0
+        with pytest.raises(Deposed, match="not sent"):
+            await connection.call(Request("PATCH", "/api/v1/pods"), Call("patch", "pods"))
+        assert server.requests == []
+        await connection.call(Request("GET", "/api/v1/pods"), Call("get", "pods"))
+        await connection.call(Request("PUT", "/lease"), Call("update", "leases", Lane.LEASE))
+        assert len(server.requests) == 2
+
+    virtually(scenario())
 
 
 def test_a_stream_that_is_refused_raises_and_is_closed() -> None:

@@ -109,6 +109,27 @@ async def test_answers_are_remembered_for_a_while_and_then_asked_anew() -> None:
         assert refusal.status == 503
 
 
+async def test_a_reader_of_few_namespaces_is_asked_about_once_a_minute_in_each() -> None:
+    """Each event of a stream asks whose names its reader sees; most answers are no."""
+    async with world() as here:
+        reader = await account(here.admin, "default", "reader")
+        transport, gate = here.watched("admin")
+        spaces = [f"team-{number}" for number in range(1100)]
+
+        async def seen() -> list[str]:
+            group, plural = "scheduling.run.ai", "podgroups"
+            return [one for one in spaces if await gate.may_list(reader, group, plural, one)]
+
+        assert await seen() == []
+        transport.posted.clear()
+        here.clock.advance(30.0)
+        assert await seen() == []
+        assert transport.posted == []
+        here.clock.advance(31.0)
+        assert await seen() == []
+        assert transport.posted.count("subjectaccessreviews") == len(spaces)
+
+
 async def test_made_up_tokens_neither_crowd_out_users_nor_fill_the_memory() -> None:
     async with world() as here:
         transport, gate = here.watched("admin")

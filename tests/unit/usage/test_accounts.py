@@ -69,6 +69,38 @@ def test_accounts_go_out_as_csv_and_json() -> None:
     assert [one["queue"] for one in json.loads(as_json(found))] == ["b", "a"]
 
 
+def test_accounts_go_out_as_parquet_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow's part is not ours to test, and it is large: what it is given is shown."""
+    monkeypatch.setitem(sys.modules, "pyarrow", _Pyarrow)
+    columns = json.loads(as_parquet(accounts(ROWS, Question(*SPAN, by=("queue", "user")))))
+    lines = json.loads(as_json(accounts(ROWS, Question(*SPAN, by=("queue", "user")))))
+    assert [*columns] == [*lines[0]]
+    assert {name: [line[name] for line in lines] for name in columns} == columns
+
+
+class _Pyarrow:
+    """As much of pyarrow as is called."""
+
+    class BufferOutputStream:
+        written = b""
+
+        def getvalue(self) -> "_Pyarrow.BufferOutputStream":
+            return self
+
+        def to_pybytes(self) -> bytes:
+            return self.written
+
+    class Table:
+        @staticmethod
+        def from_pydict(columns: dict[str, list[object]]) -> dict[str, list[object]]:
+            return columns
+
+    class parquet:  # noqa: N801 - a module of that name
+        @staticmethod
+        def write_table(table: object, sink: "_Pyarrow.BufferOutputStream") -> None:
+            sink.written = json.dumps(table).encode()
+
+
 def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(NoParquet, match="pip install pyarrow"):

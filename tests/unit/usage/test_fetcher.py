@@ -43,6 +43,11 @@ class World:
         self.clock = LoopClock()
         self.fetcher = UsageFetcher(self.make, self.clock, Log("test", self.sink))
         self.fetcher.on_reading = self.heard.append
+        self.told_stale = 0
+        self.fetcher.on_stale = self.count_stale
+
+    def count_stale(self) -> None:
+        self.told_stale += 1
 
     def make(self, _: UsageDatabase) -> Scripted:
         return self.source
@@ -95,6 +100,7 @@ def test_a_failed_fetch_keeps_the_old_usage_which_becomes_stale_and_fresh_again(
         assert is_stale(world)
         assert world.fetcher.newest is not None, "it is still what cycles use"
         assert world.sink.messages().count("what is used is stale") == 1
+        assert world.told_stale == 1, "whoever must not go by it"
         world.source.answer = good
         await world.run(10)
         assert not is_stale(world)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from muster.base.database_file import BadFile
 from muster.base.offload import inline
 from muster.model.usage import UsageWindow
 from muster.numerics.arrays import Floats
@@ -13,7 +14,7 @@ from muster.numerics.axis import QUEUE_GPU, QUEUE_WIDTH
 from muster.usage.accrual import BUCKET_S, CLUSTER, DAY_S, AccountKey, AccountSums, Sums
 from muster.usage.embedded import EmbeddedUsage
 from muster.usage.source import NoUsage
-from muster.usage.store import BadStore, StoreBounds, UsageReader, UsageStore
+from muster.usage.store import StoreBounds, UsageReader, UsageStore
 
 NOW_S = 20_000 * DAY_S + 0.0
 HOUR_S = 3600
@@ -136,11 +137,13 @@ def test_a_store_that_grows_too_large_lets_the_oldest_days_go(path: Path) -> Non
     assert store.size_bytes() > bound
     store.prune(NOW_S)
     assert store.size_bytes() <= bound
-    days = {key.day for key, _ in UsageReader(path).accounts(0, 30_000)}
+    assert path.stat().st_size <= bound, "also while it is open"
+    reader = UsageReader(path)
+    days = {key.day for key, _ in reader.accounts(0, 30_000)}
+    reader.close()
     assert days == set(range(min(days), 20_001)), "the newest stay, without gaps"
     assert 1 < len(days) < 10
     store.close()
-    assert path.stat().st_size <= bound
 
 
 def test_sums_that_cannot_be_written_leave_the_store_as_it_was(path: Path) -> None:
@@ -157,7 +160,7 @@ def test_sums_that_cannot_be_written_leave_the_store_as_it_was(path: Path) -> No
 
 def test_a_file_that_is_no_store_is_refused_with_what_to_do(path: Path) -> None:
     path.write_text("not a database, and long enough to be looked at" * 50)
-    with pytest.raises(BadStore, match="move the file away"):
+    with pytest.raises(BadFile, match="move the file away"):
         UsageStore(path)
     with pytest.raises(NoUsage, match="cannot be read"):
         UsageReader(path)

@@ -21,6 +21,7 @@ def queue_problems(queue: Queue) -> Problems:
         fields = sorted(QueueResources.__struct_fields__)
         for path, amounts in given("spec.resources", spec.resources, *fields):
             yield from _amount_problems(path, amounts)
+        yield from _forgotten(spec.resources)
     if spec.parent_queue and spec.parent_queue == name:
         yield Problem("spec.parentQueue", f"queue {name} is its own parent", _ROOT_FIX)
     elif spec.parent_queue and not is_subdomain(spec.parent_queue):
@@ -63,6 +64,17 @@ def deletion_problems(queue: Queue, queues: Mapping[str, Queue]) -> Problems:
     if children:
         message = f"cannot delete queue {name}: it has child queues [{' '.join(children)}]"
         yield Problem("status.childQueues", message, "delete or move the child queues first")
+
+
+def _forgotten(resources: QueueResources) -> Problems:
+    """A queue that may hold GPUs, and no CPU or memory, without which hardly a pod runs."""
+    if not resources.gpu.limit:
+        return
+    for name, amounts in (("cpu", resources.cpu), ("memory", resources.memory)):
+        if amounts == QueueResource():
+            message = f"it is absent, which means 0: no pod that asks for {name} can run here"
+            fix = "write quota -1 and limit -1 for as much as there is"
+            yield warning(f"spec.resources.{name}", message, fix)
 
 
 def _amount_problems(path: str, amounts: QueueResource) -> Problems:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.api import names
-from muster.services.admission.review import Object
+from muster.services.admission.review import AdmissionProblem, Object
 
 FRACTION = names.ANNOTATION_GPU_FRACTION
 MEMORY = names.ANNOTATION_GPU_MEMORY
@@ -64,6 +64,21 @@ def sharing_container(pod: Object) -> ContainerRef | None:
         if container.get("name") == named:
             return ref
     return None
+
+
+def unknown_container(pod: Object) -> AdmissionProblem | None:
+    """A pod that shares a GPU names a container that it does not have."""
+    named = annotations(pod).get(CONTAINER)
+    has_any = bool((pod.get("spec") or {}).get("containers"))
+    if named is None or not has_any or not shares_gpu(pod) or sharing_container(pod) is not None:
+        return None
+    listed = ", ".join(str(container.get("name")) for _, container in containers(pod))
+    return AdmissionProblem(
+        f"metadata.annotations[{CONTAINER}]",
+        f"failed to get fraction container ref: container with name {named} not found for "
+        "fraction request",
+        f"name one of the pod's containers ({listed}), or leave the annotation out for the first",
+    )
 
 
 def quantities(container: Mapping[str, Any], which: str) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ Values only; the server puts it behind HTTPS, and tests and the laptop cluster c
 import base64
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,8 +26,9 @@ from muster.services.admission.settings import AdmissionSettings
 from muster.services.admission.validate_bind_requests import validate_bind_request
 from muster.services.admission.validate_pod_groups import validate_pod_group
 from muster.services.admission.validate_pods import validate_pod
-from muster.services.admission.validate_queues import Queues, validate_queue
+from muster.services.admission.validate_queues import Queues, queue_surprises, validate_queue
 from muster.services.admission.validate_topologies import validate_topology
+from muster.services.admission.validate_workloads import validate_workload
 from muster.services.admission.volcano import mutate as volcano_mutate
 from muster.services.admission.volcano import registration as volcano_paths
 from muster.services.admission.volcano import validate as volcano_validate
@@ -42,6 +43,7 @@ VALIDATE_TOPOLOGY = "/validate-kai-scheduler-v1alpha1-topology"
 VALIDATE_QUEUE = "/validate-scheduling-run-ai-v2-queue"
 VALIDATE_BIND_REQUEST = "/validate-scheduling-run-ai-v1alpha2-bindrequest"
 VALIDATE_POD_GROUP = "/validate-scheduling-run-ai-v2alpha2-podgroup"
+VALIDATE_WORKLOAD = "/validate-workload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class AdmissionHandler:
             VALIDATE_TOPOLOGY: lambda review: to_review(validate_topology(review)),
             VALIDATE_POD_GROUP: lambda review: to_review(validate_pod_group(review, self.queues())),
             VALIDATE_QUEUE: self._validate_queue,
+            VALIDATE_WORKLOAD: lambda review: to_review(validate_workload(review)),
             VALIDATE_BIND_REQUEST: lambda review: to_review(
                 validate_bind_request(review, self.settings)
             ),
@@ -134,7 +137,10 @@ class AdmissionHandler:
     def _validate_queue(self, review: Review) -> dict[str, Any]:
         name = ((review.old or review.thing or {}).get("metadata") or {}).get("name") or ""
         used_by = self.groups_in(name) if review.operation == "DELETE" else []
-        return to_review(validate_queue(review, self.settings, self.queues(), used_by))
+        answer = validate_queue(review, self.settings, self.queues(), used_by)
+        if answer.allowed:
+            answer = replace(answer, warnings=(*answer.warnings, *queue_surprises(review)))
+        return to_review(answer)
 
 
 def _changed(
@@ -200,7 +206,7 @@ def to_review(answer: AdmissionResponse) -> dict[str, Any]:
         ]
         found["status"] = {
             "status": "Failure",
-            "message": answer.message,
+            "message": answer.sentence,
             "reason": answer.reason,
             "code": answer.code,
             "details": {"causes": causes},

@@ -11,7 +11,6 @@ from typing import Any
 
 from muster.api import names
 from muster.services.admission.gpu_sharing import (
-    CONTAINER,
     MIG_PREFIX,
     WHOLE_GPU,
     ContainerRef,
@@ -20,6 +19,7 @@ from muster.services.admission.gpu_sharing import (
     quantities,
     shares_gpu,
     sharing_container,
+    unknown_container,
 )
 from muster.services.admission.placed_pods import without_device_marks
 from muster.services.admission.review import AdmissionResponse, Object, Review, refused
@@ -87,15 +87,8 @@ def _with_shared_gpu(
 ) -> Object | AdmissionResponse:
     ref = sharing_container(pod)
     if ref is None:
-        named = annotations(pod).get(CONTAINER)
-        if named is None:
-            return pod
-        return refused(
-            f"metadata.annotations[{CONTAINER}]",
-            f"failed to get fraction container ref: container with name {named} not found for "
-            "fraction request",
-            "name one of the pod's containers, or leave the annotation out for the first",
-        )
+        unknown = unknown_container(pod)
+        return pod if unknown is None else AdmissionResponse((unknown,))
     base = annotations(pod).get(names.ANNOTATION_SHARED_GPU_CONFIG_MAP)
     if base is None:
         base = f"{_base_name(pod, ref)}-{name_suffix}-shared-gpu"

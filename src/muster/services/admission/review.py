@@ -47,7 +47,12 @@ class AdmissionProblem:
     message: str
     fix: str
     sentence: str = ""
-    """The sentence for people, where the message alone does not say which field and what to do."""
+    """The sentence for people, where the message is not to come first."""
+
+    @property
+    def told(self) -> str:
+        """The message, which tools may match on, and then which field and what to do."""
+        return self.sentence or f"{self.message}: {self.field}: {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,13 @@ class AdmissionResponse:
 
     @property
     def message(self) -> str:
+        """What tools match on: the original's words, where it has any."""
         return "\n".join(problem.sentence or problem.message for problem in self.problems)
+
+    @property
+    def sentence(self) -> str:
+        """What people read: kubectl shows nothing else of a refusal."""
+        return "\n".join(problem.told for problem in self.problems)
 
 
 ALLOWED = AdmissionResponse()

@@ -11,7 +11,13 @@ from muster.api.core import Pod
 from muster.api.queue_access import closed_queue, is_open_to
 from muster.api.validation.pods import placement_problems
 from muster.api.validation.problems import Problem
-from muster.model.gpu_request import MOST_MEMORY_MIB, gpu_problem, is_count, written_fraction
+from muster.model.gpu_request import (
+    MOST_MEMORY_MIB,
+    gpu_problem,
+    is_count,
+    memory_fix,
+    written_fraction,
+)
 from muster.services.admission.decode import decode_object
 from muster.services.admission.gpu_sharing import (
     DEVICES,
@@ -26,6 +32,7 @@ from muster.services.admission.gpu_sharing import (
     quantities,
     shares_gpu,
     sharing_container,
+    unknown_container,
 )
 from muster.services.admission.mutate import VISIBLE_DEVICES
 from muster.services.admission.placed_pods import change_problems
@@ -142,7 +149,7 @@ def _contradictions(pod: Object) -> Iterator[AdmissionProblem]:
         yield AdmissionProblem(
             whole or _annotation(MEMORY),
             "cannot request both GPU and GPU memory",
-            f"keep either this or the annotation {MEMORY}",
+            f"keep either this or the annotation {MEMORY if whole else FRACTION}",
         )
     if DEVICES in asked and not shares_gpu(pod):
         yield AdmissionProblem(
@@ -159,7 +166,7 @@ def _value_problems(asked: Mapping[str, str]) -> Iterator[AdmissionProblem]:
             asked,
             MEMORY,
             "gpu-memory annotation value must be a positive integer greater than 0",
-            f'write the MiB of one device, such as "4096", at most {MOST_MEMORY_MIB}',
+            memory_fix(asked[MEMORY]),
         )
     if FRACTION in asked:
         yield from _fraction_problems(asked[FRACTION])
@@ -216,6 +223,9 @@ def _device_access_problems(pod: Object, settings: AdmissionSettings) -> Iterato
     if not settings.blocks_visible_devices:
         return
     exempt = sharing_container(pod) if shares_gpu(pod) else None
+    if (unknown := unknown_container(pod)) is not None:
+        yield unknown
+        return
     for ref, container in containers(pod):
         if ref == exempt:
             continue

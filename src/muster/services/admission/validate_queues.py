@@ -5,7 +5,6 @@ settings ask for it; the texts on quotas are KAI's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -64,7 +63,15 @@ def validate_queue(
         wrong += depth_problems(queue, queues)
     if wrong:
         return AdmissionResponse(tuple(map(with_sentence, wrong)))
-    return _with_warnings(_judged(queue, queues, settings, older, is_named_now), queue)
+    return _judged(queue, queues, settings, older, is_named_now)
+
+
+def queue_surprises(review: Review) -> tuple[str, ...]:
+    """What KAI lets in without a word, and will surprise: a limit below the quota, or none."""
+    queue = decode_object(Queue, review.thing)
+    if review.operation not in ("CREATE", "UPDATE") or isinstance(queue, AdmissionResponse):
+        return ()
+    return tuple(with_sentence(problem).sentence for problem in warnings(queue_problems(queue)))
 
 
 def _judged(
@@ -79,12 +86,6 @@ def _judged(
         has_children = older is not None and bool(older.status.child_queues)
         return _check_quota(queue, queues, has_children)
     return _check_parent(queue, queues, settings) if is_named_now else ALLOWED
-
-
-def _with_warnings(answer: AdmissionResponse, queue: Queue) -> AdmissionResponse:
-    """What KAI lets in without a word, and will surprise: a limit below the quota, or none."""
-    told = tuple(with_sentence(problem).sentence for problem in warnings(queue_problems(queue)))
-    return replace(answer, warnings=(*answer.warnings, *told)) if answer.allowed else answer
 
 
 def _check_parent(queue: Queue, queues: Queues, settings: AdmissionSettings) -> AdmissionResponse:

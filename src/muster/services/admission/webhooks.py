@@ -6,7 +6,7 @@ being up.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from muster.api import names
 from muster.api.names import Names
@@ -17,6 +17,7 @@ from muster.services.admission.handler import (
     VALIDATE_POD_GROUP,
     VALIDATE_QUEUE,
     VALIDATE_TOPOLOGY,
+    VALIDATE_WORKLOAD,
 )
 from muster.services.admission.volcano.registration import MUTATING, VALIDATING
 
@@ -83,6 +84,16 @@ def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
         VALIDATE_BIND_REQUEST,
         _rule("scheduling.run.ai", "v1alpha2", "bindrequests", ["CREATE", "UPDATE"], "Namespaced"),
     )
+    workload = {
+        **_hook(registration, "workload-validation.kai.scheduler", VALIDATE_WORKLOAD),
+        "rules": [
+            _rule("batch", "v1", "jobs", ["CREATE", "UPDATE"], "Namespaced"),
+            _rule("jobset.x-k8s.io", "v1alpha2", "jobsets", ["CREATE", "UPDATE"], "Namespaced"),
+        ],
+        # It only warns: nobody's Job depends on our being up.
+        "failurePolicy": "Ignore",
+        "matchConditions": _with_a_minimum(),
+    }
     volcano = _volcano(registration) if registration.volcano_scheduler else []
     return [
         *volcano,
@@ -95,7 +106,14 @@ def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
             f"{known.bind_request_webhook_prefix}v1alpha2",
             [{**request, "matchConditions": _by_strangers(known)}],
         ),
+        _configuration("Validating", known.workload_webhook, [workload]),
     ]
+
+
+_VOLCANO_NAMES: Final = {
+    "Mutating": names.VOLCANO_MUTATING_WEBHOOK,
+    "Validating": names.VOLCANO_VALIDATING_WEBHOOK,
+}
 
 
 def _volcano(registration: Registration) -> list[dict[str, Any]]:
@@ -111,7 +129,7 @@ def _volcano(registration: Registration) -> list[dict[str, Any]]:
                 theirs = f"object.spec.schedulerName == '{registration.volcano_scheduler}'"
                 hook["matchConditions"] = [{"name": "scheduler-name", "expression": theirs}]
             hooks.append(hook)
-        found.append(_configuration(kind, f"muster-volcano-{kind.lower()}", hooks))
+        found.append(_configuration(kind, _VOLCANO_NAMES[kind], hooks))
     return found
 
 
@@ -133,6 +151,13 @@ def _by_strangers(known: Names) -> list[dict[str, str]]:
             "expression": f"!request.userInfo.username.startsWith('{ours}')",
         }
     ]
+
+
+def _with_a_minimum() -> list[dict[str, str]]:
+    key = names.ANNOTATION_BATCH_MIN_MEMBER
+    annotations = "object.metadata.annotations"
+    expression = f"has({annotations}) && '{key}' in {annotations}"
+    return [{"name": "asks-for-a-minimum", "expression": expression}]
 
 
 def _kind_hook(

@@ -110,7 +110,8 @@ class Decider:
     def _problem(self, request: BindRequest, pod: Pod | None, node: Node | None) -> str:
         if pod is None:
             return f"pod {request.pod} does not exist"
-        if pod.spec.scheduler_name != (ours := self.settings.names.scheduler):
+        ours = self.settings.names.scheduler
+        if pod.spec.scheduler_name not in (ours, *self.settings.other_schedulers):
             return f"pod {request.pod} is not one of {ours}"
         if pod.metadata.deletion_timestamp or pod.has_ended:
             return f"pod {request.pod} has ended"

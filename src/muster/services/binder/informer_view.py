@@ -34,6 +34,13 @@ class BinderInformers:
     volume_claims: Informer[PersistentVolumeClaim]
     persistent_volumes: Informer[PersistentVolume]
     storage_classes: Informer[StorageClass]
+    other_pods: tuple[Informer[Pod], ...] = ()
+    """Those that name a scheduler of ours for the users of another system. They are bound, and
+    share no GPU: whatever they say of that counts nowhere."""
+
+    @property
+    def bound_pods(self) -> tuple[Informer[Pod], ...]:
+        return (self.pods, *self.other_pods)
 
 
 class InformerClusterView:
@@ -60,14 +67,17 @@ class InformerClusterView:
         self._labelled: Index[Pod, str] = informers.pods.add_index(gpu_groups_of)
         self._reservations: Index[Pod, str] = informers.reservation_pods.add_index(gpu_groups_of)
         self._holders: Index[Pod, str] = informers.reservation_pods.add_index(_devices)
-        self._volume_users: Index[Pod, Key] = informers.pods.add_index(volume_claims)
+        self._volume_users: Sequence[Index[Pod, Key]] = [
+            pods.add_index(volume_claims) for pods in informers.bound_pods
+        ]
         self._wanted: Index[BindRequest, str] = informers.requests.add_index(_open_groups)
         self._granted: Index[BindRequest, str] = informers.requests.add_index(
             lambda request: request.spec.selected_gpu_groups
         )
 
     def pod(self, key: Key) -> Pod | None:
-        return self._informers.pods.get(key)
+        found = (pods.get(key) for pods in self._informers.bound_pods)
+        return next((pod for pod in found if pod is not None), None)
 
     def node(self, name: str) -> Node | None:
         return self._informers.nodes.get(Key("", name))
@@ -113,7 +123,8 @@ class InformerClusterView:
         return self._informers.volume_claims.get(key)
 
     def volume_users(self, claim: Key) -> Sequence[Pod]:
-        return sorted(self._volume_users.get(claim), key=lambda pod: pod.key)
+        found = [pod for users in self._volume_users for pod in users.get(claim)]
+        return sorted(found, key=lambda pod: pod.key)
 
     def live_request(self, pod: Pod) -> BindRequest | None:
         found = self._requests_of.get(pod.key)

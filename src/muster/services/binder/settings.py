@@ -11,6 +11,8 @@ from muster.api.validation.problems import Problem
 @dataclass(frozen=True, slots=True)
 class BinderSettings:
     names: Names = field(default_factory=Names)
+    other_schedulers: frozenset[str] = frozenset()
+    """Schedulers of ours for the users of other systems: their pods are bound too."""
     reservation_image: str = ""
     reservation_command: str = ""
     """What they run, in words; empty: what their image runs by itself."""

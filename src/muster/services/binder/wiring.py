@@ -102,19 +102,25 @@ def _watch(
         return [key for pod in pods for key in _keys(requests_of.get(pod))]
 
     binder.watch(informers.requests, own_key, _needs_work)
-    binder.watch(informers.pods, lambda pod: about((pod.key,)))
+    for pods in informers.bound_pods:
+        binder.watch(pods, lambda pod: about((pod.key,)))
     binder.watch(informers.reservation_pods, lambda pod: _waiting_for(pod, cluster))
-    pods_with_volume = informers.pods.add_index(volume_claims)
+    with_volume = [pods.add_index(volume_claims) for pods in informers.bound_pods]
     binder.watch(
         informers.volume_claims,
-        lambda claim: about(pod.key for pod in pods_with_volume.get(claim.metadata.key)),
+        lambda claim: about(
+            pod.key for users in with_volume for pod in users.get(claim.metadata.key)
+        ),
     )
     if informers.claims is not None:
-        pods_with_claim = informers.pods.add_index(named_claims)
+        with_claim = [pods.add_index(named_claims) for pods in informers.bound_pods]
         binder.watch(
             informers.claims,
             lambda claim: about(
-                [*owning_pods(claim), *(p.key for p in pods_with_claim.get(claim.metadata.key))]
+                [
+                    *owning_pods(claim),
+                    *(pod.key for users in with_claim for pod in users.get(claim.metadata.key)),
+                ]
             ),
         )
 
@@ -150,13 +156,16 @@ def _watch_group_claims(
 
 def _informers(supervisor: Supervisor, config: BinderServiceConfig) -> BinderInformers:
     known = config.settings.names
-    ours = Selection(fields=f"spec.schedulerName={known.scheduler}")
+
+    def of(scheduler: str) -> Informer[Pod]:
+        return supervisor.informer(POD, Selection(fields=f"spec.schedulerName={scheduler}"))
+
     claims = (
         supervisor.informer(RESOURCE_CLAIM, is_optional=True) if config.watches_claims else None
     )
     return BinderInformers(
         requests=supervisor.informer(BIND_REQUEST),
-        pods=supervisor.informer(POD, ours),
+        pods=of(known.scheduler),
         reservation_pods=supervisor.informer(POD, Selection(known.reservation_namespace)),
         nodes=supervisor.informer(NODE),
         config_maps=supervisor.informer(CONFIG_MAP, Selection(labels=CONFIG_MAP_LABEL)),
@@ -164,6 +173,7 @@ def _informers(supervisor: Supervisor, config: BinderServiceConfig) -> BinderInf
         volume_claims=supervisor.informer(PERSISTENT_VOLUME_CLAIM),
         persistent_volumes=supervisor.informer(PERSISTENT_VOLUME),
         storage_classes=supervisor.informer(STORAGE_CLASS),
+        other_pods=tuple(map(of, sorted(config.settings.other_schedulers))),
     )
 
 

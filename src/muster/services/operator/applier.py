@@ -25,11 +25,14 @@ class Copies:
     shards: Informer[SchedulingShard]
     made: Mapping[str, Informer[Json]]
     """By the full name of their kind."""
+    others: Mapping[str, Informer[Json]] = field(default_factory=dict)
+    """Likewise, kinds of other systems: whether the cluster has them."""
 
     def served(self) -> frozenset[str]:
         """The optional kinds that the cluster has."""
-        found = (kind.full_name for kind in OPTIONAL)
-        return frozenset(name for name in found if self.made[name].is_served)
+        optional = {kind.full_name: self.made[kind.full_name] for kind in OPTIONAL}
+        both = {**optional, **self.others}
+        return frozenset(name for name, informer in both.items() if informer.is_served)
 
     def live(self, kind: Kind[Json], key: Key) -> Json | None:
         informer = self.made.get(kind.full_name)

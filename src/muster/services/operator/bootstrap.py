@@ -12,6 +12,7 @@ from muster.api.codec import builtins
 from muster.api.config import Config
 from muster.api.crds import DEFINITIONS, manifest
 from muster.api.meta import Key
+from muster.api.profiles import ProfileName
 from muster.services.operator import roles
 from muster.services.operator.guards import guards, service
 from muster.services.operator.objects import (
@@ -67,11 +68,12 @@ def operator_objects(choices: Choices) -> list[Wanted]:
     ]
 
 
-def defaults(config: Config) -> Iterator[Wanted]:
+def defaults(config: Config, profile: ProfileName = ProfileName.KAI) -> Iterator[Wanted]:
     """The first Config, shard and queues: made where there are none, the user's from then on."""
+    shard: Json = {} if profile is ProfileName.KAI else {"args": {"profile": profile.value}}
     spec: Json = {"namespace": names.DEFAULT.namespace, **builtins(config.spec)}
     yield kept(whole(kinds.CONFIG), names.DEFAULT.config, spec=spec)
-    yield kept(whole(kinds.SCHEDULING_SHARD), names.DEFAULT_SHARD, spec={})
+    yield kept(whole(kinds.SCHEDULING_SHARD), names.DEFAULT_SHARD, spec=shard)
     resources = dict.fromkeys(("cpu", "memory", "gpu"), _UNBOUNDED)
     queue = whole(kinds.QUEUE)
     yield kept(queue, names.DEFAULT_PARENT_QUEUE, spec={"resources": resources})

@@ -9,6 +9,7 @@ from muster.api.codec import builtins
 from muster.api.config import Config
 from muster.api.config_defaults import images_of_kai
 from muster.api.defaulting import defaulted_shard
+from muster.api.profiles import ProfileName
 from muster.api.shard import SchedulingShard
 from muster.api.validation.configs import config_problems
 from muster.api.validation.no_effect import CONFIG, SHARD, no_effect
@@ -16,7 +17,15 @@ from muster.api.validation.problems import Problem, Severity, warning
 from muster.api.validation.shards import shard_problems, shards_problems
 from muster.services.admission.webhooks import Registration, webhook_configurations
 from muster.services.operator import flags
+from muster.services.operator.dialects import (
+    conf_source,
+    first_queues,
+    profile_of,
+    profile_problems,
+    without_effect,
+)
 from muster.services.operator.guards import guards, monitor, service
+from muster.services.operator.journal import journal_problems, journal_volume
 from muster.services.operator.objects import (
     CONFIG_MAP,
     MUTATING,
@@ -33,7 +42,7 @@ from muster.services.operator.pods import METRICS, Process, deployment
 from muster.services.operator.prometheus import usage_address, usage_prometheus
 from muster.services.operator.rbac import own_pod_policy, service_access
 from muster.services.operator.scheduler_conf import names_no_address, scheduler_conf
-from muster.services.operator.settings import Installation, Settings
+from muster.services.operator.settings import VOLCANO_SECTION, Installation, Settings
 
 _SECTIONS: Final = {
     names.SERVICE_ADMISSION: "admission",
@@ -43,8 +52,9 @@ _SECTIONS: Final = {
     names.SERVICE_QUEUE_CONTROLLER: "queueController",
     names.SERVICE_SCALE_ADJUSTER: "nodeScaleAdjuster",
     names.SERVICE_SCHEDULER: "scheduler",
+    names.SERVICE_VOLCANO_CONTROLLERS: VOLCANO_SECTION,
 }
-"""Where Config speaks of each service."""
+"""Where Config speaks of each service; of the last one it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +71,14 @@ class Desired:
 
 def desired(installation: Installation) -> Desired:
     settings = installation.settings
-    enabled = [name for name in _SECTIONS if _is_enabled(settings, name)]
+    enabled = [name for name in _SECTIONS if _is_enabled(installation, name)]
     config = [
         *_kept(settings),
-        *service_access(settings, enabled, installation.partitions),
+        *first_queues(installation.profiles),
+        *service_access(settings, enabled, installation.leases),
         *usage_prometheus(installation),
     ]
-    for process in _processes(settings, enabled):
+    for process in _processes(installation, enabled):
         config += [deployment(process, settings), *guards(process, installation)]
         config += _services(process, installation)
     if names.SERVICE_BINDER in enabled and POLICY.full_name in installation.served:
@@ -84,7 +95,7 @@ def desired(installation: Installation) -> Desired:
 
 
 def usable_shards(
-    shards: Iterable[SchedulingShard], settings: Settings
+    shards: Iterable[SchedulingShard], settings: Settings, served: frozenset[str] = frozenset()
 ) -> tuple[list[SchedulingShard], dict[str, list[Problem]]]:
     """Shards with their defaults, and what is wrong with the others. Warnings stop nobody."""
     usable: list[SchedulingShard] = []
@@ -93,7 +104,7 @@ def usable_shards(
     # Of two that claim the same nodes the older one has them.
     for shard in sorted(shards, key=lambda one: one.metadata.age_order):
         first = owners.setdefault(shard.spec.partition_label_value, shard)
-        found = [*_problems_of(shard, settings)]
+        found = [*_problems_of(shard, settings, served)]
         if first is not shard:
             both = {"": first, shard.metadata.name: shard}
             found += shards_problems(both)
@@ -104,7 +115,11 @@ def usable_shards(
     return usable, wrong
 
 
-def _problems_of(shard: SchedulingShard, settings: Settings) -> Iterator[Problem]:
+def _problems_of(
+    shard: SchedulingShard, settings: Settings, served: frozenset[str]
+) -> Iterator[Problem]:
+    yield from profile_problems(shard, served)
+    yield from journal_problems(shard)
     yield from (one for one in shard_problems(shard) if one.severity is Severity.ERROR)
     usage = shard.spec.usage_db_config
     is_asked = usage is not None and usage.client_type == "prometheus"
@@ -112,8 +127,11 @@ def _problems_of(shard: SchedulingShard, settings: Settings) -> Iterator[Problem
         fix = "write the address here, or spec.prometheus.externalPrometheusUrl in Config"
         path = "spec.usageDBConfig.connectionString"
         yield Problem(path, "nothing says where past usage is", fix)
+    if usage is not None and usage.client_type == "embedded":
+        why = "the embedded store is a file of the queue controller, and pods share none"
+        yield Problem("spec.usageDBConfig.clientType", why, "write prometheus")
     for flag in flags.unknown_flags(shard):
-        known = ", ".join(sorted(flags.SWITCHES | flags.VALUES))
+        known = ", ".join(sorted(flags.known_args()))
         yield Problem(f"spec.args[{flag}]", "the scheduler takes no such flag", f"known: {known}")
 
 
@@ -129,6 +147,7 @@ def ineffective(config: Config, shards: Iterable[SchedulingShard]) -> list[Probl
     found += [warning(path, why, fix) for path in images_of_kai(config)]
     for shard in shards:
         found += no_effect(SHARD, {"spec": builtins(shard.spec)})
+        found += without_effect(shard)
     return found
 
 
@@ -145,8 +164,11 @@ def scheduler_name(settings: Settings, shard: SchedulingShard) -> str:
     return f"{settings.names.scheduler}-{shard.metadata.name}"
 
 
-def _is_enabled(settings: Settings, service_name: str) -> bool:
-    enabled: bool = settings.section(_SECTIONS[service_name])["service"]["enabled"]
+def _is_enabled(installation: Installation, service_name: str) -> bool:
+    if service_name == names.SERVICE_VOLCANO_CONTROLLERS:
+        return ProfileName.VOLCANO in installation.profiles
+    section = installation.settings.section(_SECTIONS[service_name])
+    enabled: bool = section["service"]["enabled"]
     return enabled
 
 
@@ -158,8 +180,9 @@ def _kept(settings: Settings) -> Iterator[Wanted]:
         yield kept(PRIORITY_CLASS, name, value=value)
 
 
-def _processes(settings: Settings, enabled: list[str]) -> Iterator[Process]:
+def _processes(installation: Installation, enabled: list[str]) -> Iterator[Process]:
     """Every service but the schedulers, which belong to shards."""
+    settings = installation.settings
     webhook = settings.section("admission")["webhook"]
     certificate = {"secret": {"secretName": names.SECRET_WEBHOOK_TLS}}
     metrics = settings.section("queueController")["controllerService"]["metrics"]
@@ -169,13 +192,13 @@ def _processes(settings: Settings, enabled: list[str]) -> Iterator[Process]:
             "admission",
             names.SERVICE_ADMISSION,
             "admission",
-            flags.admission_flags(settings),
+            flags.admission_flags(settings, installation.profiles),
             webhook["metricsPort"],
             {"webhook": webhook["targetPort"]},
             {flags.CERTIFICATES: certificate},
         ),
         names.SERVICE_BINDER: replace(
-            _plain(names.SERVICE_BINDER, flags.binder_flags(settings)),
+            _plain(names.SERVICE_BINDER, flags.binder_flags(settings, installation.profiles)),
             metrics_port=settings.section("binder")["metricsPort"],
         ),
         names.SERVICE_POD_GROUPER: _plain(
@@ -190,6 +213,9 @@ def _processes(settings: Settings, enabled: list[str]) -> Iterator[Process]:
         ),
         names.SERVICE_SCALE_ADJUSTER: _plain(
             names.SERVICE_SCALE_ADJUSTER, flags.scale_adjuster_flags(settings)
+        ),
+        names.SERVICE_VOLCANO_CONTROLLERS: _plain(
+            names.SERVICE_VOLCANO_CONTROLLERS, flags.volcano_flags(settings)
         ),
     }
     return (process for name, process in rows.items() if name in enabled)
@@ -219,6 +245,11 @@ def _shard(shard: SchedulingShard, installation: Installation) -> Iterator[Wante
     settings = installation.settings
     name, namespace = scheduler_name(settings, shard), settings.names.namespace
     ports = settings.section("scheduler")["schedulerService"]
+    conf = conf_source(shard, flags.CONF_FILE)
+    if profile_of(shard) is ProfileName.KAI:
+        text = scheduler_conf(shard, usage_address(settings))
+        yield wanted(CONFIG_MAP, name, namespace, data={flags.CONF_FILE: text})
+        conf = {"configMap": {"name": name}}
     process = Process(
         name,
         "scheduler",
@@ -227,10 +258,9 @@ def _shard(shard: SchedulingShard, installation: Installation) -> Iterator[Wante
         flags.scheduler_flags(settings, shard),
         ports["targetPort"],
         # Not file by file: only a whole directory follows the ConfigMap while the scheduler runs.
-        files={flags.CONF: {"configMap": {"name": name}}},
+        files={flags.CONF: conf} if conf is not None else {},
+        folders=journal_volume(shard),
     )
-    text = scheduler_conf(shard, usage_address(settings))
-    yield wanted(CONFIG_MAP, name, namespace, data={flags.CONF_FILE: text})
     yield deployment(process, settings)
     yield from guards(process, installation)
     listed = {"http-metrics": (ports["port"], ports["targetPort"])}
@@ -249,6 +279,9 @@ def _webhooks(installation: Installation) -> Iterator[Wanted]:
         pod_labels=everywhere.get("podLabelSelector", {}),
         needs_queue_label=admission["queueLabelSelector"],
         protects_queues=admission["protectQueues"],
+        volcano_scheduler=ProfileName.VOLCANO
+        if ProfileName.VOLCANO in installation.profiles
+        else "",
     )
     silenced = {
         settings.section(section)["webhooks"]["webhookConfigurationNamePrefix"]

@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from muster.api.config_defaults import binder_plugins
+from muster.api.profiles import ProfileName
 from muster.api.shard import SchedulingShard
+from muster.services.operator.dialects import CONF_MAP, other_schedulers, profile_of, scheduler_of
+from muster.services.operator.journal import CLAIM, SIZE, journal_flags
 from muster.services.operator.objects import Json
 from muster.services.operator.pods import image_of
 from muster.services.operator.settings import Settings
@@ -14,7 +17,7 @@ CERTIFICATES: Final = "/etc/muster/certificates"
 CONF: Final = "/etc/muster/conf"
 CONF_FILE: Final = "config.yaml"
 RESERVATION_COMMAND: Final = "muster resource-reservation"
-SCALING_COMMAND: Final = "muster hold"
+SCALING_COMMAND: Final = "muster scaling-pod"
 
 SWITCHES: Final = frozenset(
     {
@@ -32,15 +35,16 @@ VALUES: Final = frozenset(
         "bind-requests",
         "burst",
         "debug-auth",
+        "default-queue",
         "default-staleness-grace-period",
-        "journal-folder",
+        "enable-namespace-as-queue",
         "journal-input-retention",
         "journal-retention",
-        "journal-size-max-bytes",
         "max-consolidation-preemptees",
         "metrics-auth",
         "num-of-status-recording-workers",
         "otlp-endpoint",
+        "profile",
         "qps",
         "schedule-period",
         "stuck-in-releasing-threshold",
@@ -48,14 +52,18 @@ VALUES: Final = frozenset(
     }
 )
 """The same, with a value. The other flags are the operator's to set."""
+OURS: Final = frozenset({CONF_MAP, CLAIM, "journal-folder", SIZE})
+"""What the operator reads of a shard's args, and turns into volumes and flags."""
 
 
 def scheduler_flags(settings: Settings, shard: SchedulingShard) -> list[str]:
     known, section = settings.names, settings.section("scheduler")
     own = [f"--{name}={shard.spec.args[name]}" for name in sorted(VALUES & set(shard.spec.args))]
+    has_conf = profile_of(shard) is ProfileName.KAI or CONF_MAP in shard.spec.args
     return [
-        f"--scheduler-conf={CONF}/{CONF_FILE}",
-        *_whose(settings),
+        *([f"--scheduler-conf={CONF}/{CONF_FILE}"] if has_conf else []),
+        f"--scheduler-name={scheduler_of(shard, settings)}",
+        f"--namespace={known.namespace}",
         f"--nodepool-label-key={known.node_pool_label}",
         f"--partition-label-value={shard.spec.partition_label_value}",
         f"--resource-reservation-app-label={known.reservation_app}",
@@ -66,6 +74,7 @@ def scheduler_flags(settings: Settings, shard: SchedulingShard) -> list[str]:
         f"--listen-address=:{section['schedulerService']['targetPort']}",
         f"--metrics-namespace={known.metrics_prefix}",
         *_client(settings, "scheduler"),
+        *journal_flags(shard),
         *own,
         *(_switch(name, shard.spec.args[name]) for name in sorted(SWITCHES & set(shard.spec.args))),
         "--leader-elect",
@@ -75,10 +84,14 @@ def scheduler_flags(settings: Settings, shard: SchedulingShard) -> list[str]:
 
 def unknown_flags(shard: SchedulingShard) -> list[str]:
     """What the shard gives to its scheduler and no scheduler takes."""
-    return sorted(set(shard.spec.args) - SWITCHES - VALUES)
+    return sorted(set(shard.spec.args) - known_args())
 
 
-def binder_flags(settings: Settings) -> list[str]:
+def known_args() -> frozenset[str]:
+    return SWITCHES | VALUES | OURS
+
+
+def binder_flags(settings: Settings, profiles: frozenset[ProfileName]) -> list[str]:
     known, section = settings.names, settings.section("binder")
     reservation = section["resourceReservation"]
     context = reservation.get("reservationContainerSecurityContext")
@@ -99,6 +112,7 @@ def binder_flags(settings: Settings) -> list[str]:
     }
     return [
         *_whose(settings),
+        *_given({"other-scheduler-names": ",".join(other_schedulers(profiles))}),
         f"--resource-reservation-namespace={known.reservation_namespace}",
         f"--resource-reservation-service-account={known.reservation_service_account}",
         f"--resource-reservation-app-label={known.reservation_app}",
@@ -113,7 +127,7 @@ def binder_flags(settings: Settings) -> list[str]:
     ]
 
 
-def admission_flags(settings: Settings) -> list[str]:
+def admission_flags(settings: Settings, profiles: frozenset[ProfileName]) -> list[str]:
     section, webhook = settings.section("admission"), settings.section("admission")["webhook"]
     runtime_class = section.get(
         "gpuFractionRuntimeClassName", section.get("gpuPodRuntimeClassName", "")
@@ -131,6 +145,7 @@ def admission_flags(settings: Settings) -> list[str]:
         f"--tls-key-file={CERTIFICATES}/tls.key",
         f"--gpu-fraction-runtime-class-name={runtime_class}",
         *(_switch(name, is_on) for name, is_on in switches.items()),
+        *(["--volcano"] if ProfileName.VOLCANO in profiles else []),
         f"--metrics-bind-address=:{webhook['metricsPort']}",
         *_client(settings, "admission"),
         *_log(settings),
@@ -189,6 +204,16 @@ def queue_controller_flags(settings: Settings) -> list[str]:
         *_given(texts),
         f"--metrics-listen-address=:{port}",
         *_client(settings, "queueController"),
+        "--leader-elect",
+        *_log(settings),
+    ]
+
+
+def volcano_flags(settings: Settings) -> list[str]:
+    return [
+        f"--scheduler-name={ProfileName.VOLCANO}",
+        f"--namespace={settings.names.namespace}",
+        "--metrics-bind-address=:8080",
         "--leader-elect",
         *_log(settings),
     ]

@@ -13,6 +13,8 @@ METRICS: Final = "metrics"
 """The port of probes, metrics and debug pages."""
 _GRACE_S: Final = 30
 _SCRATCH: Final = "tmp"
+_SCRATCH_MAX: Final = "512Mi"
+"""Compiled kernels that do not fit the processor, and what libraries put aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Process:
     """More ports, by name."""
     files: Mapping[str, Json] = field(default_factory=dict)
     """Volumes by where they are mounted, read-only."""
+    folders: Mapping[str, Json] = field(default_factory=dict)
+    """The same, to write to."""
 
 
 def image_of(image: Mapping[str, Any]) -> str:
@@ -65,8 +69,8 @@ def deployment(process: Process, settings: Settings) -> Wanted:
 def _pod(process: Process, settings: Settings) -> Json:
     everywhere = settings.everywhere
     volumes = [
-        {"name": _SCRATCH, "emptyDir": {}},
-        *({"name": _volume(path), **source} for path, source in process.files.items()),
+        {"name": _SCRATCH, "emptyDir": {"sizeLimit": _SCRATCH_MAX}},
+        *({"name": _volume(path), **source} for path, source in _mounted(process).items()),
     ]
     pod: Json = {
         "serviceAccountName": process.account,
@@ -86,8 +90,16 @@ def _pod(process: Process, settings: Settings) -> Json:
         pod["securityContext"] = {
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
+            **_group(process, settings),
         }
     return pod
+
+
+def _group(process: Process, settings: Settings) -> Json:
+    """Volumes that outlive the pod are given to the user that it runs as."""
+    user = settings.everywhere["securityContext"].get("runAsUser")
+    outlives = any("persistentVolumeClaim" in source for source in process.folders.values())
+    return {"fsGroup": user} if outlives and user is not None else {}
 
 
 def pull_secrets(settings: Settings) -> list[Json]:
@@ -115,11 +127,16 @@ def _container(process: Process, settings: Settings) -> Json:
                 {"name": _volume(path), "mountPath": path, "readOnly": True}
                 for path in process.files
             ),
+            *({"name": _volume(path), "mountPath": path} for path in process.folders),
         ],
     }
     if not settings.everywhere["openshift"]:
         container["securityContext"] = settings.everywhere["securityContext"]
     return container
+
+
+def _mounted(process: Process) -> Json:
+    return {**process.files, **process.folders}
 
 
 def _volume(path: str) -> str:

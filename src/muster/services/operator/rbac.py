@@ -31,6 +31,7 @@ from muster.services.queues import roles as queues_roles
 from muster.services.reservation import roles as reservation_roles
 from muster.services.scaleadjuster import roles as scaleadjuster_roles
 from muster.services.scheduler import roles as scheduler_roles
+from muster.services.volcano import roles as volcano_roles
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 RESERVATION: Final = "resource-reservation"
@@ -46,14 +47,15 @@ ROLE_NAMES: Final = tuple(
         names.SERVICE_SCALE_ADJUSTER,
         names.SERVICE_SCHEDULER,
         names.SERVICE_USAGE_PROMETHEUS,
+        names.SERVICE_VOLCANO_CONTROLLERS,
         RESERVATION,
     )
 )
 """Of all roles that the operator writes."""
 
 
-def rights_of_services(settings: Settings, shards: Iterable[str] = ()) -> dict[str, Rights]:
-    """By service account, for the schedulers of these shards (by their label values)."""
+def rights_of_services(settings: Settings, leases: Iterable[str] = ()) -> dict[str, Rights]:
+    """By service account, for the schedulers that hold these leases."""
     known = settings.names
     args = settings.section("podGrouper")["args"]
     name = args.get("defaultPrioritiesConfigMapName", "")
@@ -66,15 +68,16 @@ def rights_of_services(settings: Settings, shards: Iterable[str] = ()) -> dict[s
         names.SERVICE_POD_GROUP_CONTROLLER: podgroups_roles.rights(known),
         names.SERVICE_QUEUE_CONTROLLER: queues_roles.rights(known),
         names.SERVICE_SCALE_ADJUSTER: scaleadjuster_roles.rights(known),
-        names.SERVICE_SCHEDULER: scheduler_roles.rights(known, shards),
+        names.SERVICE_SCHEDULER: scheduler_roles.rights(known, leases),
+        names.SERVICE_VOLCANO_CONTROLLERS: volcano_roles.rights(known),
     }
 
 
 def service_access(
-    settings: Settings, services: Iterable[str], shards: Iterable[str]
+    settings: Settings, services: Iterable[str], leases: Iterable[str]
 ) -> Iterator[Wanted]:
     """An account for each of these services, with its rights; and those of the pods they make."""
-    rights = rights_of_services(settings, shards)
+    rights = rights_of_services(settings, leases)
     known = settings.names
     for service in services:
         yield wanted(ACCOUNT, service, known.namespace)

@@ -30,6 +30,7 @@ from muster.services.operator.decide import (
     usable_config,
     usable_shards,
 )
+from muster.services.operator.dialects import kept_for
 from muster.services.operator.objects import (
     DEPLOYMENT,
     MADE,
@@ -95,7 +96,8 @@ class Operator:
         await self._bring_about(look)
         await self._clear(look)
         await self._report(look)
-        return Result(_LOOK_AGAIN_S if look.is_settled else _RETRY_S)
+        waits = look.wrong or not look.is_settled
+        return Result(_RETRY_S if waits else _LOOK_AGAIN_S)
 
     async def _look(self, config: Config) -> _Look:
         settings, copies = Settings.of(config, self._image()), self._applier.copies
@@ -103,11 +105,16 @@ class Operator:
             one for one in copies.shards.objects.values() if not one.metadata.deletion_timestamp
         ]
         self._no_effect.show(ineffective(config, shards))
-        usable, wrong = usable_shards(shards, settings)
+        served = copies.served()
+        usable, wrong = usable_shards(shards, settings, served)
         trusted, failures = await self._certificates(config, settings)
-        partitions = [one.spec.partition_label_value for one in shards]
-        bundle = base64.b64encode(trusted).decode()
-        installation = Installation(settings, usable, partitions, copies.served(), bundle)
+        installation = Installation(
+            settings,
+            usable,
+            *kept_for(shards, settings, served),
+            served,
+            base64.b64encode(trusted).decode(),
+        )
         texts = {name: [str(one) for one in found] for name, found in wrong.items()}
         look = _Look(config, shards, installation, desired(installation), texts)
         look.failed(_CONFIG, failures)

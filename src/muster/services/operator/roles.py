@@ -12,6 +12,8 @@ from muster.api.names import (
     LEASE_OPERATOR,
     SECRET_WEBHOOK_CA,
     SECRET_WEBHOOK_TLS,
+    VOLCANO_MUTATING_WEBHOOK,
+    VOLCANO_VALIDATING_WEBHOOK,
     Names,
 )
 from muster.api.roles import (
@@ -24,6 +26,7 @@ from muster.api.roles import (
     may_read,
     may_record_events,
 )
+from muster.services.operator.dialects import QUEUES
 from muster.services.operator.objects import (
     ACCOUNT,
     AUTOSCALER,
@@ -70,15 +73,19 @@ def rights(known: Names, makes_defaults: bool = False) -> Rights:
         f"{known.queue_webhook_prefix}v2",
         f"{known.pod_group_webhook_prefix}v2alpha2",
         f"{known.bind_request_webhook_prefix}v1alpha2",
+        known.workload_webhook,
+        VOLCANO_VALIDATING_WEBHOOK,
     )
     everywhere = [
         *may_read(kinds.CONFIG, kinds.SCHEDULING_SHARD),
         *may(("patch",), kinds.CONFIG, kinds.SCHEDULING_SHARD, subresource="status"),
         *may(("create", "get"), NAMESPACE, PRIORITY_CLASS),
+        # The first queues of Volcano or kube-batch, and whether these kinds are served.
+        *may(("create", *READ), *QUEUES.values()),
         *may_read(ACCOUNT, ROLE, ROLE_BINDING),
         *_named(ROLE_NAMES, CLUSTER_ROLE, CLUSTER_ROLE_BINDING),
         *may(("bind", "escalate"), CLUSTER_ROLE, only=ROLE_NAMES),
-        *_named((known.mutating_webhook,), MUTATING),
+        *_named((known.mutating_webhook, VOLCANO_MUTATING_WEBHOOK), MUTATING),
         *_named(hooks, VALIDATING),
         *_named((OWN_POD_POLICY,), POLICY, POLICY_BINDING),
         *may_record_events(),

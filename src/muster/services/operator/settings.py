@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from muster.api.codec import builtins
 from muster.api.config import Config
 from muster.api.config_defaults import defaulted_config, names_of
 from muster.api.names import DEFAULT_IMAGE, Names
+from muster.api.profiles import ProfileName
 from muster.api.shard import SchedulingShard
 from muster.services.operator.objects import Json
+
+VOLCANO_SECTION: Final = "volcanoControllers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Settings:
     def of(cls, config: Config, release: Release) -> "Settings":
         defaulted = defaulted_config(config, release.repository, release.tag, release.image)
         spec, given = builtins(defaulted.spec), builtins(config.spec)
+        # Of Volcano's controllers Config says nothing.
+        spec[VOLCANO_SECTION] = spec["podGroupController"]
         return cls(spec, given, names_of(config), release.image)
 
     @property
@@ -75,8 +80,10 @@ class Installation:
     settings: Settings
     shards: Sequence[SchedulingShard] = ()
     """With their defaults, and only those that can be used."""
-    partitions: Sequence[str] = ()
-    """Values of the node-pool label of all shards: whoever schedules now goes on to."""
+    leases: Sequence[str] = ()
+    """Of the schedulers of all shards: whoever schedules now goes on to."""
+    profiles: frozenset[ProfileName] = frozenset()
+    """Of all shards that have what they need: what runs for them now goes on to."""
     served: frozenset[str] = field(default_factory=frozenset)
     """Full names of the optional kinds that the cluster serves."""
     ca_bundle: str = ""

@@ -14,6 +14,7 @@ from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.parts import Loop
 from muster.runtime.supervisor import Supervisor
 from muster.services.operator.applier import Applier, Copies
+from muster.services.operator.dialects import QUEUES
 from muster.services.operator.first_defaults import FirstDefaults
 from muster.services.operator.objects import (
     ACCOUNT,
@@ -43,9 +44,15 @@ class OperatorServiceConfig:
 def build(supervisor: Supervisor, config: OperatorServiceConfig) -> None:
     configs, shards = supervisor.informer(CONFIG), supervisor.informer(SCHEDULING_SHARD)
     made = _informers(supervisor, config.names.namespace)
+    others = {
+        kind.full_name: supervisor.informer(kind, is_optional=True) for kind in QUEUES.values()
+    }
     writer = Writer(supervisor.connection, "muster-operator")
     applier = Applier(
-        Copies(configs, shards, made), supervisor.reader, writer, supervisor.log.child("applier")
+        Copies(configs, shards, made, others),
+        supervisor.reader,
+        writer,
+        supervisor.log.child("applier"),
     )
     if config.makes_defaults:
         first = FirstDefaults(

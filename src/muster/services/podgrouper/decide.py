@@ -14,7 +14,7 @@ from muster.api.core import Pod
 from muster.base.timefmt import rfc3339
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.group import Group, Object
-from muster.services.podgrouper.groupers.workload import GroupingSettings
+from muster.services.podgrouper.groupers.workload import GroupingSettings, ObjectRef
 
 _MESSAGE_SIZE = 1024
 _KEPT_FROM_LIVE = ("markUnschedulable", "schedulingBackoff", "queue")
@@ -99,6 +99,22 @@ def waits_ungrouped(pod: Pod, why: str, now_s: float) -> Mapping[str, str] | Non
     if said is not None and (said.status, said.reason, said.message) == ("False", reason, text):
         return None
     return condition(names.CONDITION_POD_SCHEDULED, False, reason, text, rfc3339(now_s))
+
+
+def unread_owner(group: Group, pod: Object, owner: ObjectRef, settings: GroupingSettings) -> str:
+    """What to say of a group whose queue was left to the default because its owner is not readable;
+    empty where somebody named the queue.
+    """
+    keys = (settings.queue_label, names.LABEL_LEGACY_QUEUE)
+    is_named = any(key in fields.labels(pod) or key in group.labels for key in keys)
+    if is_named or group.queue != names.DEFAULT_QUEUE:
+        return ""
+    kind = f"{owner.kind} {owner.name} ({owner.api_version})"
+    return (
+        f"it is charged to queue {group.queue}: the pod grouper may not read {kind}, so a queue "
+        f"label there is not seen; write the label {settings.queue_label} on the pod too, or give "
+        "the pod grouper the right to get that kind"
+    )
 
 
 def _with_node_pool(group: Group, pod: Object, settings: GroupingSettings) -> dict[str, str]:

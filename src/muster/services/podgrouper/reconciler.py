@@ -23,7 +23,12 @@ from muster.runtime.reconciler import DONE, Result
 from muster.services.podgrouper import decide
 from muster.services.podgrouper.groupers.group import Group, GroupingError, Object
 from muster.services.podgrouper.groupers.table import group_of
-from muster.services.podgrouper.groupers.workload import GroupingSettings, NotRead, Workload
+from muster.services.podgrouper.groupers.workload import (
+    GroupingSettings,
+    NotRead,
+    ObjectRef,
+    Workload,
+)
 from muster.services.podgrouper.own_writes import OwnWrites
 from muster.services.podgrouper.owners import (
     OwnerForbidden,
@@ -79,12 +84,13 @@ class PodGrouper:
 
     async def _say(self, pod: Pod, problem: GroupingError | ApiError) -> None:
         """On the pod: why it waits. Of a pod in a group the scheduler speaks."""
+        text = problem.sentence if isinstance(problem, GroupingError) else str(problem)
         if self._recorder is not None:
             about = reference_to(POD, pod)
-            self._recorder.warning(about, names.REASON_POD_GROUPER_WARNING, str(problem))
+            self._recorder.warning(about, names.REASON_POD_GROUPER_WARNING, text)
         if isinstance(problem, ApiError) and problem.is_passing:
             return  # Nobody has to change anything.
-        waits = decide.waits_ungrouped(pod, str(problem), self._writer.connection.clock.now_s())
+        waits = decide.waits_ungrouped(pod, text, self._writer.connection.clock.now_s())
         if waits is not None:
             # The event has said it, and the next attempt says it again.
             with suppress(ApiError, Unreachable):
@@ -92,7 +98,7 @@ class PodGrouper:
 
     async def _group(self, pod: Pod, settings: GroupingSettings) -> None:
         plain = pod_object(pod)
-        owners = await self._owner_chain(plain)
+        owners, unread = await self._owner_chain(plain)
         if any(decide.is_skipped(owner) for owner in owners):
             return
         top = owners[-1] if owners else plain
@@ -101,12 +107,24 @@ class PodGrouper:
         if group is None:
             return
         await self._write_group(group, plain, settings)
+        self._warn_of_default(pod, group, unread, settings)
         patch = decide.pod_patch(group, plain)
         if patch is not None:
             with suppress(NotFound):
                 await self._writer.patch(POD, pod.key, patch, uid=pod.metadata.uid)
 
-    async def _owner_chain(self, pod: Object) -> list[Object]:
+    def _warn_of_default(
+        self, pod: Pod, group: Group, unread: ObjectRef | None, settings: GroupingSettings
+    ) -> None:
+        """Of an owner whose labels we may not read: it is charged to a queue that nobody named."""
+        is_new = names.ANNOTATION_POD_GROUP not in pod.metadata.annotations
+        if unread is not None and is_new and self._recorder is not None:
+            text = decide.unread_owner(group, pod_object(pod), unread, settings)
+            if text:
+                about = reference_to(POD, pod)
+                self._recorder.warning(about, names.REASON_POD_GROUPER_WARNING, text)
+
+    async def _owner_chain(self, pod: Object) -> tuple[list[Object], ObjectRef | None]:
         try:
             return await self._walk(pod)
         except OwnerMissing as missing:
@@ -114,16 +132,19 @@ class PodGrouper:
             self._owners.forget(missing.ref)
             return await self._walk(pod)
 
-    async def _walk(self, pod: Object) -> list[Object]:
-        walk = owner_chain(pod)
+    async def _walk(self, pod: Object) -> tuple[list[Object], ObjectRef | None]:
+        """The owners, and the one above them that we may not read."""
+        walk, unread = owner_chain(pod), None
         try:
             ref = next(walk)
             async with asyncio.timeout(_WALK_S_MAX):
                 while True:
-                    ref = walk.send(await self._owners.get(ref))
+                    answer = await self._owners.get(ref)
+                    unread = ref if isinstance(answer, OwnerForbidden) else None
+                    ref = walk.send(answer)
         except StopIteration as end:
             found: list[Object] = end.value
-            return found
+            return found, unread
         except TimeoutError:
             raise OwnersSilent(ref) from None
 

@@ -50,6 +50,10 @@ def holds_node(pod: Pod) -> bool:
     return pod.status.phase == "Pending" and scheduled is not None and scheduled.status == "True"
 
 
+def is_waiting(pod: Pod) -> bool:
+    return pod.status.phase in ("", "Pending") and not holds_node(pod)
+
+
 def total(many: Iterable[ResourceList]) -> dict[str, Quantity]:
     """The sum, resource by resource; nothing of a resource is left out."""
     found: dict[str, Quantity] = {}

@@ -1,7 +1,8 @@
 """Pods -> PodGroup status: what the group asks for and holds, and whether its gang is whole.
 
-The phase says in one word what the conditions say in full, for `kubectl get`. It is ours: where the
-installed CRD does not know it, the server drops it, and nothing reads it back.
+The phase says in one word what the conditions say in full, for `kubectl get`, and `pending` that
+pods of a gang that runs still wait. Both are ours: where the installed CRD does not know them, the
+server drops them, and nothing reads them back.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from muster.services.podgroups.amounts import (
     NodeOf,
     allocated,
     holds_node,
+    is_waiting,
     requested,
     total,
 )
@@ -91,9 +93,9 @@ def status_patch(
     gang = gang_of(group, pods)
     if not _has_condition(group, gang):
         patch["conditions"] = _conditions(group, gang, now)
-    phase = phase_of(pods, gang)
-    if patch or (keeps_phase and phase != group.status.phase):
-        patch["phase"] = phase.value
+    phase, pending = phase_of(pods, gang), sum(map(is_waiting, pods))
+    if patch or (keeps_phase and (phase, pending) != (group.status.phase, group.status.pending)):
+        patch |= {"phase": phase.value, "pending": pending}
     return {"status": patch} if patch else None
 
 

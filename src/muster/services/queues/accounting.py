@@ -14,6 +14,7 @@ from typing import Final
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.base.clock import Clock
+from muster.base.database_file import BadFile
 from muster.base.log import Log
 from muster.base.offload import Offload
 from muster.client.informer import Informer
@@ -21,7 +22,7 @@ from muster.services.queues.capacity_watch import CapacityWatch
 from muster.services.queues.decide import ancestry
 from muster.services.queues.levels import job_level
 from muster.usage.accrual import Accruals, Sums
-from muster.usage.store import BadStore, StoreBounds, UsageStore
+from muster.usage.store import StoreBounds, UsageStore
 
 _WRITE_EVERY_S: Final = 30.0
 _PRUNE_EVERY_S: Final = 3600.0
@@ -74,7 +75,7 @@ class Accounting:
         while True:
             try:
                 return await self._offload(partial(UsageStore, self._path, self._bounds))
-            except BadStore as error:
+            except BadFile as error:
                 self._log.error("no accounts are kept", why=str(error))
             await self._clock.sleep(60.0)
 

@@ -6,7 +6,7 @@ when some run and the rest finds no room.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from muster.api import kinds, volcano
@@ -16,8 +16,13 @@ from muster.base.timefmt import rfc3339
 from muster.client.events import reference_to
 from muster.engine.cycle import CycleResult
 from muster.model.public_reasons import Why
-from muster.services.scheduler.batch_objects import BatchPodGroup
-from muster.services.scheduler.messages import unschedulable_message
+from muster.services.scheduler.batch_objects import BatchPodGroup, event_subject
+from muster.services.scheduler.cache import NotCached
+from muster.services.scheduler.messages import (
+    Telling,
+    UnschedulableMessage,
+    unschedulable_message,
+)
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.status_updater import Update
 
@@ -26,20 +31,46 @@ _HAS_PHASES = frozenset((kinds.VOLCANO_POD_GROUP,))
 
 @dataclass(slots=True)
 class BatchReporter(Reporter):
-    """Writes the status of groups, and conditions of their pods."""
+    """Writes the status of groups, and conditions of their pods; or events alone, where they have
+    no status."""
 
     kind: Kind[Any] = kinds.VOLCANO_POD_GROUP
+    has_status: bool = True
+    _told: dict[str, str] = field(default_factory=dict, init=False)
+    """By job without a status: what the newest event of it said."""
 
     def report(self, result: CycleResult) -> None:
         explanation, admitted = result.explanation, frozenset(result.plan.admitted)
         now = rfc3339(self._clock.now_s())
+        told, self._told = self._told, {}
+        outdated: dict[str, tuple[list[Pod], UnschedulableMessage]] = {}
+        self._marks.forget_the_gone()
         for group in self._cache.batch_groups():
             job = str(group.key)
             pods = self._cache.pods_of(job)
             why = explanation.why(job)
-            self._report_group(group, pods, why, job in admitted, now)
-            if why:
-                self._mark_pods(pods, unschedulable_message(why), now)
+            if self.has_status and group.is_real:
+                self._report_group(group, pods, why, job in admitted, now)
+            elif why and event_subject(self.kind, group) is not None:
+                self._told[job] = unschedulable_message(why).message
+                if self._told[job] != told.get(job):
+                    self.back_off(job, volcano.UNSCHEDULABLE, self._told[job])
+            if why and self.has_status:
+                message = unschedulable_message(why)
+                if self._marks.mark(pods, message) is Telling.NUMBERS_ASIDE:
+                    outdated[job] = (pods, message)
+        self._outdated.keep(outdated, self._clock.monotonic_s())
+        for job in self._outdated.due(self._clock.monotonic_s()):
+            self._marks.mark(*outdated[job], is_due=True)
+
+    def back_off(self, job: str, reason: str, message: str) -> None:
+        """One warning on what makes the job a job, and nothing else: it is tried again anyway."""
+        group = self._cache.pod_group(job)
+        about = event_subject(self.kind, group) if isinstance(group, BatchPodGroup) else None
+        if about is None:
+            raise NotCached(f"job {job} has neither a pod group nor a disruption budget")
+        if self._recorder is not None:
+            self._recorder.warning(about, reason, message)
 
     def mark_idle(self, job: str, since_s: float | None, said: str = "") -> None:
         """These groups have no place to show it."""

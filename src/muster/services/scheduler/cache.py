@@ -7,16 +7,15 @@ from the API server by the next one.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from muster.api import names
 from muster.api.bindrequest import BindRequest
 from muster.api.core import Node, Pod, PriorityClass
-from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.meta import Key
 from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.api.podgroup import PodGroup
@@ -25,6 +24,7 @@ from muster.api.topology import Topology
 from muster.api.volcano import HyperNode
 from muster.base.clock import Clock
 from muster.client.informer import Index, Informer
+from muster.engine.profiles.known import profile_of
 from muster.model.batch_build import (
     batch_job_record,
     batch_queue_record,
@@ -37,7 +37,6 @@ from muster.model.build import (
     aliases_of,
     is_reservation,
     job_record,
-    node_record,
     queue_record,
     task_record,
     topology_record,
@@ -47,7 +46,6 @@ from muster.model.gpu_request import gpu_groups_of
 from muster.model.pod_requirements import RequirementsCache
 from muster.model.records import (
     GpuKind,
-    NodeRecord,
     QueueAmounts,
     QueueRecord,
     TaskKind,
@@ -57,11 +55,13 @@ from muster.model.records import (
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ACTIVE_USED, TaskStatus
 from muster.model.tables import ClusterTables
+from muster.services.scheduler.assumptions import Assumption, Assumptions, is_shown
 from muster.services.scheduler.backoffs import Backoffs, RefusalInformers
 from muster.services.scheduler.batch_objects import BatchPodGroup, BatchQueue
 from muster.services.scheduler.charges import Charges, is_orphaned
 from muster.services.scheduler.cluster_objects import WatchedObjects
-from muster.services.scheduler.options import Options, ProfileName
+from muster.services.scheduler.node_reader import NodeReader
+from muster.services.scheduler.options import Options
 from muster.services.scheduler.own_times import OwnTimes
 from muster.services.scheduler.pending_patches import GroupPatch, PendingPatches
 from muster.services.scheduler.shard import Shard
@@ -87,19 +87,6 @@ class SchedulerInformers:
     hyper_nodes: Informer[HyperNode] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Assumption:
-    """What we decided about a pod and the watch does not show yet."""
-
-    status: TaskStatus
-    node: str
-    gpu_groups: tuple[str, ...] = ()
-    devices: Mapping[str, AllocationResult] = field(default_factory=dict)
-    """For its claims, by entry: the claims show them last of all."""
-    is_withdrawn: bool = False
-    """Taken back. The binder hears of that by a watch, and may go on until it does."""
-
-
 class NotCached(Exception):
     """A decision about something that the cache does not hold."""
 
@@ -112,29 +99,28 @@ class SchedulerCache:
         """Set when something happened that may change a decision."""
         self._informers = informers
         self._options = options
+        self._profile = profile_of(options.profile)
         self._shard = Shard(options)
         self._clock = clock
         self._identity = Identity(options.names, options.stuck_after_s)
         self._requirements_cache = RequirementsCache()
         self._tables = ClusterTables()
-        self._assumed: dict[str, Assumption] = {}
-        self._assumed_s: dict[str, float] = {}
-        """On the monotonic clock: when that was decided, written, or read from the server last."""
-        self._being_written: set[str] = set()
+        self.assumptions = Assumptions(clock)
         self._pending_patches = PendingPatches()
         self._pods_by_uid: dict[str, Pod] = {}
         self._requests_by_pod: Index[BindRequest, Key] = informers.bind_requests.add_index(
             lambda request: (request.pod,)
         )
-        self._slices_by_node: Index[ResourceSlice, str] | None = None
-        self._zones: Informer[NodeResourceTopology] | None = None
+        self._node_reader = NodeReader(
+            informers.slices, informers.cluster_objects.informers.device_classes
+        )
         self._usage: Mapping[str, QueueAmounts] = {}
         """What queues used in the past, by name."""
         self._made_preemptible: frozenset[str] = frozenset()
         self._priorities = Priorities()
         self._aliases: dict[str, dict[str, str]] = {}
         self._hyper_nodes_changed = True
-        self._had_containers = self._needs_containers
+        self._had_containers = self._node_reader.needs_containers
         self._charges = Charges(options.names, self._tables)
         self.backoffs = Backoffs(
             RefusalInformers(
@@ -198,7 +184,7 @@ class SchedulerCache:
         """Whether the pod is on a node, or on its way to one."""
         if pod.has_ended:
             return False
-        is_known = pod.metadata.uid in self._assumed or self._is_asked_for(pod)
+        is_known = pod.metadata.uid in self.assumptions or self._is_asked_for(pod)
         return bool(pod.spec.node_name) or is_known
 
     def next_transition_s(self) -> float | None:
@@ -230,63 +216,18 @@ class SchedulerCache:
         needs_node = assumption.status is TaskStatus.BINDING
         if needs_node and self._informers.nodes.get(Key("", assumption.node)) is None:
             raise NotCached(f"node {assumption.node}")
-        before = self._assumed.get(uid)
-        self._assumed[uid] = assumption
-        try:
-            self.renew(uid)
+        with self.assumptions.replaced(uid, assumption):
             self._refresh_pod(uid)
-        except Exception:
-            if before is None:
-                self._stop_assuming(uid)
-            else:
-                self._assumed[uid] = before
-            raise
 
     def forget(self, uid: str, triggers_cycle: bool = True) -> None:
         """The decision did not reach the API server: the pod is as the watch shows it.
 
         Without `triggers_cycle` that alone is no reason to decide again.
         """
-        if self._stop_assuming(uid):
+        if self.assumptions.drop(uid):
             self._refresh_pod(uid)
             if triggers_cycle:
                 self.changed.set()
-
-    def assumed(self, uid: str) -> Assumption | None:
-        """What the pod counts as, where that is not what the watch shows."""
-        return self._assumed.get(uid)
-
-    @contextmanager
-    def being_written(self, uids: Sequence[str]) -> Iterator[None]:
-        """Inside, decisions about these pods are in line or on their way to the API server: their
-        age counts from the end of that.
-        """
-        self._being_written.update(uids)
-        try:
-            yield
-        finally:
-            self._being_written.difference_update(uids)
-            for uid in uids:
-                self.renew(uid)
-
-    def renew(self, uid: str) -> None:
-        """What is assumed of the pod is known to be so as of now."""
-        if uid in self._assumed:
-            self._assumed_s[uid] = self._clock.monotonic_s()
-
-    def overdue(self, age_s: float) -> list[str]:
-        """Pods assumed for longer, though nothing about them is on its way any more."""
-        before_s = self._clock.monotonic_s() - age_s
-        return [
-            uid
-            for uid, since_s in self._assumed_s.items()
-            if since_s <= before_s and uid not in self._being_written
-        ]
-
-    def oldest_assumption_s(self) -> float:
-        """The age of the oldest assumption; 0 when there is none."""
-        now_s = self._clock.monotonic_s()
-        return now_s - min(self._assumed_s.values(), default=now_s)
 
     def assume_patch(self, group: PodGroup, patch: GroupPatch) -> GroupPatch:
         """Count the patch from now on; returns all that is to be written."""
@@ -313,7 +254,7 @@ class SchedulerCache:
             self.changed.set()
         elif found.spec.node_name and self._informers.nodes.get(Key("", found.spec.node_name)):
             leaves = found.metadata.deletion_timestamp is not None
-            before = self._assumed.get(uid)
+            before = self.assumptions.get(uid)
             same = before if before and before.node == found.spec.node_name else None
             groups, devices = (same.gpu_groups, same.devices) if same else ((), {})
             status = TaskStatus.RELEASING if leaves else TaskStatus.BINDING
@@ -371,8 +312,7 @@ class SchedulerCache:
 
     def watch_zones(self, zones: Informer[NodeResourceTopology]) -> None:
         """Put the NUMA zones that nodes publish into their records from now on."""
-        if self._zones is None:
-            self._zones = zones
+        if self._node_reader.watch_zones(zones):
             zones.add_handler(self._zones_changed)
 
     # -- intake --------------------------------------------------------------------------
@@ -391,9 +331,6 @@ class SchedulerCache:
             )
         )
         if informers.slices is not None:
-            self._slices_by_node = informers.slices.add_index(
-                lambda one: (one.spec.node_name or "",)
-            )
             informers.slices.add_handler(self._slice_changed)
         if informers.claims is not None:
             self._pods_with_claim: Index[Pod, Key] = informers.pods.add_index(_claims_of)
@@ -446,7 +383,7 @@ class SchedulerCache:
             self._hyper_nodes_changed = True
         gone = new is None or not self._shard.has_node(new)
         if new is not None and not gone:
-            record = self._node_record(new)
+            record = self._node_reader.record(new)
             is_new = not self._tables.has_node(record.name)
             self._wake_if_changed(self._tables.upsert_node(record))
             if is_new:
@@ -473,14 +410,14 @@ class SchedulerCache:
     def _device_class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         """Classes may stand for resources that nodes with slices offer."""
         for node in self._informers.nodes.objects.values():
-            if any(True for _ in self._slices_on(node.metadata.name)):
+            if self._node_reader.has_slices(node.metadata.name):
                 self._node_changed(None, node)
         self._reread_containers()
 
     def _reread_containers(self) -> None:
         """Read all pods anew, where it has come to matter which container asks for what."""
-        if self._needs_containers != self._had_containers:
-            self._had_containers = self._needs_containers
+        if self._node_reader.needs_containers != self._had_containers:
+            self._had_containers = self._node_reader.needs_containers
             for pod in self._informers.pods.objects.values():
                 self._upsert_pod(pod)
 
@@ -539,7 +476,7 @@ class SchedulerCache:
         if informer is None or not self._hyper_nodes_changed:
             return
         self._hyper_nodes_changed = False
-        nodes = [self._node_record(node) for node in self._informers.nodes.objects.values()]
+        nodes = [self._node_reader.record(node) for node in self._informers.nodes.objects.values()]
         self._informers.cluster_objects.set_hyper_nodes(
             hyper_node_records(informer.objects.values(), nodes)
         )
@@ -594,17 +531,19 @@ class SchedulerCache:
             now_s,
             request,
             claims,
-            self._needs_containers,
+            self._node_reader.needs_containers,
             self._requirements_cache,
         )
-        if self._options.profile is not ProfileName.KAI and record.is_ours:
-            terms = pod_terms(pod, self._priorities.default or 0)
+        if self._profile is not None and record.is_ours:
+            said = self._profile.task_priority
+            usual = (self._priorities.default or 0) if said is None else said
+            terms = pod_terms(pod, usual, record.request)
             record = msgspec.structs.replace(record, terms=terms)
         if record.kind is TaskKind.WORK and record.gpu_shares and not _names_shares(request):
             record = self._with_backed_shares(record)
         started = pod.status.start_time
         record = self._charges.placed(
-            self._with_assumption(record),
+            self.assumptions.overlay(record),
             _unless_failed(request),
             None if started is None else started.timestamp(),
         )
@@ -662,46 +601,16 @@ class SchedulerCache:
     def _drop(self, uid: str) -> None:
         self._pods_by_uid.pop(uid, None)
         self.transitions.forget(uid)
-        self._stop_assuming(uid)
+        self.assumptions.drop(uid)
         self._tables.remove_task(uid)
         self._charges.drop(uid)
         self._refresh_charged_jobs()
 
-    def _stop_assuming(self, uid: str) -> bool:
-        """Whether something was assumed of the pod."""
-        self._assumed_s.pop(uid, None)
-        return self._assumed.pop(uid, None) is not None
-
-    def _with_assumption(self, record: TaskRecord) -> TaskRecord:
-        assumed = self._assumed.get(record.uid)
-        if assumed is None:
-            return record
-        devices = record.claim_allocations or assumed.devices
-        if assumed.status is TaskStatus.BINDING and record.node:
-            return msgspec.structs.replace(record, claim_allocations=devices)
-        return msgspec.structs.replace(
-            record,
-            status=assumed.status,
-            node=assumed.node,
-            # One that is asked to leave is where it was until it has gone.
-            gpu_shares=assumed.gpu_groups or record.gpu_shares,
-            claim_allocations=devices,
-        )
-
     def _confirm_assumed(self, pod: Pod) -> None:
         """Drops an assumption that the watch now shows to be so, or to have come to nothing."""
-        assumed = self._assumed.get(pod.metadata.uid)
-        if assumed is None:
-            return
-        on_node = bool(pod.spec.node_name) and not assumed.devices
-        # A request that failed or leaves may be the one before ours, which is still on its way:
-        # it confirms nothing. If it was ours after all, the resync finds out.
-        is_asked_for = not assumed.is_withdrawn and self._is_asked_for(pod)
-        seen_bound = on_node or is_asked_for
-        seen_leaving = pod.metadata.deletion_timestamp is not None
-        shown = seen_leaving if assumed.status is TaskStatus.RELEASING else seen_bound
-        if shown or pod.has_ended:
-            self._stop_assuming(pod.metadata.uid)
+        assumed = self.assumptions.get(pod.metadata.uid)
+        if assumed is not None and is_shown(assumed, pod, self._is_asked_for(pod)):
+            self.assumptions.drop(pod.metadata.uid)
 
     def _apply_due_transitions(self, now_s: float) -> None:
         for uid in self.transitions.due(self._own_times.from_wall_s(now_s)):
@@ -722,25 +631,6 @@ class SchedulerCache:
         if not record.parent:
             return None
         return msgspec.structs.replace(record, parent=_SYNTHETIC_PARENT)
-
-    def _node_record(self, node: Node) -> NodeRecord:
-        name = node.metadata.name
-        classes = self._informers.cluster_objects.informers.device_classes
-        return node_record(
-            node,
-            tuple(self._slices_on(name)),
-            {} if classes is None else {c.metadata.name: c for c in classes.objects.values()},
-            None if self._zones is None else self._zones.get(Key("", name)),
-        )
-
-    @property
-    def _needs_containers(self) -> bool:
-        """Whether it matters which container of a pod asks for what."""
-        read = (self._zones, self._informers.cluster_objects.informers.device_classes)
-        return any(informer is not None and informer.objects for informer in read)
-
-    def _slices_on(self, node: str) -> Iterable[ResourceSlice]:
-        return self._slices_by_node.get(node) if self._slices_by_node is not None else ()
 
     def _claims(self, pod: Pod) -> dict[str, ResourceClaim]:
         claims = self._informers.claims

@@ -34,8 +34,9 @@ from muster.model.records import GpuRequest
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.runtime.parts import ended
+from muster.services.scheduler.assumptions import Assumption
 from muster.services.scheduler.bind_requests import Binder
-from muster.services.scheduler.cache import Assumption, NotCached, SchedulerCache
+from muster.services.scheduler.cache import NotCached, SchedulerCache
 from muster.services.scheduler.eviction_history import EvictionHistory, PlannedEvictions
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.manifests import binding_error_condition, decided_devices
@@ -169,7 +170,7 @@ class Committer:
         """
         first = 1 if self._cache.backoffs.was_refused(gang.job) else len(gang.binds)
         outcomes: list[Refused | None] = []
-        with self._cache.being_written(gang.uids):
+        with self._cache.assumptions.being_written(gang.uids):
             for part in (gang.binds[:first], gang.binds[first:]):
                 outcomes += await asyncio.gather(*(self._bind_pod(gang, *one) for one in part))
                 refused = next(filter(None, outcomes), None)
@@ -280,7 +281,7 @@ class Committer:
         waiting = _by_job(nominations)
         gone: list[str] = []
         try:
-            with self._cache.being_written([evict.task for evict in victims]):
+            with self._cache.assumptions.being_written([evict.task for evict in victims]):
                 if planned is not None:
                     await planned.begin()
                 await asyncio.gather(

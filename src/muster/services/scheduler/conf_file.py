@@ -6,6 +6,7 @@ one that has not changed.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,13 +14,14 @@ from muster.base.log import Log
 from muster.base.offload import Offload, inline
 from muster.base.small_file import read_small
 from muster.engine.config.reader import ConfigError
+from muster.services.scheduler.active_conf import ActiveConf
 from muster.services.scheduler.loop import ActivePolicy
 
 _READ_S_MAX: Final = 5.0
 _BYTES_MAX: Final = 1 << 20
 
 
-class ConfFile:
+class ConfFile(ActiveConf):
     """The active policy of the configuration file. Without a file: the built-in default."""
 
     def __init__(
@@ -29,18 +31,16 @@ class ConfFile:
         log: Log,
         offload: Offload = inline,
     ) -> None:
+        super().__init__(str(path) if path else "built-in default", make, log)
         self._path = path
-        self._make = make
-        self._log = log
         self._offload = offload
         self._reading: asyncio.Future[bytes] | None = None
         self._seen = self._read()
         """What the file holds, whether or not it can be used."""
-        self.text = self._next_text = self._decoded(self._seen)
-        """What it said when it held the policy that decides now."""
-        # The first one must be right: a scheduler that starts with another policy than it was given
-        # would surprise everybody.
-        self._policy = self._next = make(self.text, self._name)
+        self._begin(self._decoded(self._seen))
+
+    async def first(self) -> None:
+        """There is one from the start."""
 
     async def look(self) -> None:
         """Read the file, and take in what it says if that is new. Before each cycle."""
@@ -48,22 +48,7 @@ class ConfFile:
         if held == self._seen:
             return
         self._seen = held
-        try:
-            text = self._decoded(held)
-            self._next, self._next_text = self._make(text, self._name), text
-        except ConfigError as problem:
-            self._log.error("configuration rejected", kept="previous", problem=str(problem))
-
-    def current(self) -> ActivePolicy:
-        """The policy in force: the newest that can be used."""
-        if self._next is not self._policy and self._next.has_synced:
-            self._policy, self.text = self._next, self._next_text
-            self._log.info("configuration loaded", file=self._name)
-        return self._policy
-
-    @property
-    def _name(self) -> str:
-        return str(self._path) if self._path else "built-in default"
+        self._take(partial(self._decoded, held))
 
     def _decoded(self, held: bytes) -> str:
         try:

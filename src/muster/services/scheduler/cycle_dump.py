@@ -55,6 +55,7 @@ _DECIDING = (
     "allow_consolidating_reclaim",
     "staleness_grace_s",
     "restrict_node_scheduling",
+    "profile",
 )
 
 
@@ -77,6 +78,8 @@ class CycleDump(msgspec.Struct, frozen=True):
     """What was decided, as plain values; None where only the input is known."""
     holds: tuple[Hold, ...] = ()
     """Room that earlier cycles had made."""
+    acted_s: Mapping[str, float] = {}
+    """When plugins had last done what they do only now and then."""
 
     @property
     def options(self) -> Options:

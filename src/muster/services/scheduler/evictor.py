@@ -181,7 +181,8 @@ class Evictor:
         group = self._cache.pod_group(evict.job)
         if group is None:
             return
-        self._meters.evicted(group, self._options.pool_name, evict.action)
+        now_s = self._clock.monotonic_s()
+        self._meters.evicted(group, self._options.pool_name, evict.action, now_s)
         if self._recorder is None:
             return
         message, notes = self._message(pod, evict), eviction_annotations(evict, gang_size)
@@ -194,4 +195,4 @@ class Evictor:
 
     def _message(self, pod: Pod, evict: Evict) -> str:
         actor = self._cache.pod_group(evict.actor) if evict.actor else None
-        return eviction_message(pod, evict, actor)
+        return eviction_message(pod, evict, actor, self._cache.pod_group(evict.job))

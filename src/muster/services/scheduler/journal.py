@@ -10,13 +10,14 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from muster.base.database_file import BadFile
 from muster.base.log import Log
 from muster.base.offload import Offload
 from muster.engine.cycle import CycleResult
 from muster.foresight.journal.bounds import Bounds
 from muster.foresight.journal.reader import SUFFIX
 from muster.foresight.journal.recorder import Cycle, CycleRecorder
-from muster.foresight.journal.store import BadJournal, JournalStore, RecordedRules
+from muster.foresight.journal.store import JournalStore, RecordedRules
 from muster.model.snapshot import ClusterSnapshot
 from muster.services.scheduler.meters import SchedulerMeters
 
@@ -74,7 +75,7 @@ class Journal:
                     if self._is_off:
                         continue
                     await self._offload(lambda cycle=cycle: self._write(cycle))  # type: ignore[misc]
-                except BadJournal as problem:
+                except BadFile as problem:
                     self._is_off = True
                     self._log.error("no journal is kept", problem=str(problem))
                 except (sqlite3.Error, OSError) as error:

@@ -10,7 +10,8 @@ from muster.api import names
 from muster.base.timefmt import rfc3339
 from muster.model.public_reasons import PublicReason
 from muster.model.reason_codes import Code
-from muster.model.reasons import Reason, Refusal
+from muster.model.reasons import NodeCount, Reason, Refusal
+from muster.model.records import DEFAULT_SUB_GROUP
 from muster.numerics.axis import GPU_UNIT
 
 _REASONS = {
@@ -29,7 +30,7 @@ def kai_reason(reason: PublicReason) -> str:
     return _REASONS.get(reason.refusal.reason, names.REASON_POD_SCHEDULING_ERRORS)
 
 
-def kai_sentence(reason: PublicReason) -> str:
+def kai_sentence(reason: PublicReason, pool: str = "default") -> str:
     """KAI's sentence; "" where it has none that ours does not begin with."""
     refusal = reason.refusal
     if refusal is None:
@@ -50,6 +51,14 @@ def kai_sentence(reason: PublicReason) -> str:
             return f"Requested topology {refusal.subject} does not exist."
         case Reason.UNKNOWN_SUB_GROUP:
             return f'Pod references subgroup "{refusal.subject}", which does not exist.'
+        case Reason.CONFIG_MAP_MISSING:
+            return f"Missing required configmaps: [{refusal.subject}]."
+        case Reason.VOLUME_MISSING:
+            return f'persistentvolumeclaim "{refusal.subject}" not found.'
+        case Reason.VOLUME_CLAIM_UNUSABLE:
+            return "pod has unbound immediate PersistentVolumeClaims."
+        case Reason.TOO_LARGE if refusal.evidence:
+            return _too_large(refusal, pool)
         case Reason.NO_NODE if reason.code is not Code.BEHIND_OTHERS:
             return _no_node(refusal)
         case _:
@@ -91,46 +100,99 @@ def _not_ready(refusal: Refusal) -> str:
     )
 
 
-_UNITS = {"gpu": ("GPUs", GPU_UNIT), "cpu": ("CPU cores", 1000), "memory": ("memory", 10**9)}
+_UNITS = {
+    "gpu": ("GPUs", " GPUs", GPU_UNIT),
+    "cpu": ("CPU cores", " cores", 1000),
+    "memory": ("memory", " GB", 10**9),
+}
+"""What KAI calls a resource, the unit behind its numbers, and how many of ours are one."""
+
+
+def _unit(resource: str) -> tuple[str, str, int]:
+    return _UNITS.get(resource, (resource, f" {resource}", 1))
 
 
 def _number(resource: str, units: int) -> str:
-    if units < 0:
-        return "Unlimited"
-    return f"{units / _unit(resource)[1]:.3f}".rstrip("0").rstrip(".")
-
-
-def _unit(resource: str) -> tuple[str, int]:
-    return _UNITS.get(resource, (resource, 1))
+    _, _, size = _unit(resource)
+    return "Unlimited" if units < 0 else f"{units / size:.3f}".rstrip("0").rstrip(".")
 
 
 def _over_limit(refusal: Refusal) -> str:
     (e,) = refusal.evidence
-    word, _ = _unit(e.resource)
+    word, unit, _ = _unit(e.resource)
     limit, held, need = (_number(e.resource, units) for units in (e.bound, e.held, e.need))
     return (
-        f"{refusal.subject} quota has reached the allowable limit of {word}. Limit is {limit} "
-        f"{word}, currently {held} {word} allocated and workload requested {need} {word}."
+        f"{refusal.subject} quota has reached the allowable limit of {word}. Limit is {limit}{unit}"
+        f", currently {held}{unit} allocated and workload requested {need}{unit}."
     )
 
 
 def _over_quota(refusal: Refusal) -> str:
     (e,) = refusal.evidence
-    word, _ = _unit(e.resource)
+    word, unit, _ = _unit(e.resource)
     quota, held, need = (_number(e.resource, units) for units in (e.bound, e.held, e.need))
+    asked = f"{need} GB memory" if e.resource == "memory" else f"{need} {word}"
     return (
-        f"Non-preemptible workload is over quota. Workload requested {need} {word}, but "
-        f"{refusal.subject} quota is {quota} {word}, while {held} {word} are already allocated for "
+        f"Non-preemptible workload is over quota. Workload requested {asked}, but "
+        f"{refusal.subject} quota is {quota}{unit}, while {held}{unit} are already allocated for "
         "non-preemptible pods. Use a preemptible workload to go over quota."
     )
 
 
 def _no_node(refusal: Refusal) -> str:
+    because = f"no nodes with enough resources were found{_node_counts(refusal)}."
     if refusal.minimum <= 1:
-        return "Resources were not found: no nodes with enough resources were found."
+        return f"Resources were not found: {because}"
+    if refusal.sub_group not in ("", DEFAULT_SUB_GROUP):
+        return (
+            f"Resources were found for {refusal.found} pods from all sub-groups while sub-group "
+            f"{refusal.sub_group} requires {refusal.minimum} pods for gang scheduling. Additional "
+            f"pods cannot be scheduled in this sub-group due to: {because}"
+        )
     return (
         f"Resources were found for {refusal.found} pods while {refusal.minimum} are required for "
-        "gang scheduling."
+        f"gang scheduling. Additional pods cannot be scheduled due to: {because}"
+    )
+
+
+def _node_counts(refusal: Refusal) -> str:
+    """The nodes that lack room, in the words of KAI; of other reasons ours speaks."""
+    counts: dict[str, int] = {}
+    for one in refusal.nodes:
+        if words := _node_words(one):
+            counts[words] = counts.get(words, 0) + one.nodes
+    told = sorted(f"{nodes} {words}" for words, nodes in counts.items())
+    return f": {', '.join(told)}" if told else ""
+
+
+def _node_words(count: NodeCount) -> str:
+    lacks = "node(s) didn't have enough resources: "
+    match count.reason:
+        case Reason.RESOURCES if count.subject.startswith(names.RESOURCE_MIG_PREFIX):
+            return f"node(s) didn't have enough of mig profile: {count.subject}"
+        case Reason.RESOURCES if count.subject == "pods":
+            return "node(s) pod number exceeded"
+        case Reason.RESOURCES:
+            return f"{lacks}{_unit(count.subject)[0]}"
+        case Reason.SHARED_GPU:
+            return f"{lacks}GPUs"
+        case Reason.GPU_TOO_SMALL:
+            return f"{lacks}GPU memory"
+        case Reason.POD_SLOTS:
+            return "node(s) pod number exceeded"
+        case _:
+            return ""
+
+
+def _too_large(refusal: Refusal, pool: str) -> str:
+    most = refusal.evidence[0]
+    word = {"gpu": "GPU", "cpu": "CPU"}.get(most.resource, most.resource)
+    if not most.free:
+        return f"No node in the {pool} node-pool has {word} resources."
+    unit = {"cpu": " cores", "memory": " GB"}.get(most.resource, "")
+    return (
+        f"Max {word} resources available in a single node in the {pool} node-pool is topped at "
+        f"{_number(most.resource, most.free)}{unit}."
     )
 
 

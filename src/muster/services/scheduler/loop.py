@@ -26,6 +26,7 @@ from muster.engine.policy import Policy, plugin_at_fault
 from muster.engine.search.disruption import as_recent
 from muster.model.cluster_objects import RecentEviction
 from muster.model.snapshot import ClusterSnapshot
+from muster.runtime.parts import ended
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.committer import Committer
 from muster.services.scheduler.eviction_history import EvictionHistory
@@ -109,7 +110,7 @@ class SchedulingLoop:
 
     async def run(self) -> None:
         try:
-            await self.when_ready()
+            await self._until_ready()
             while not self._stopped.is_set():
                 try:
                     await self.decide()
@@ -122,6 +123,16 @@ class SchedulingLoop:
             await self._committer.written()
         finally:
             await self._committer.abandon()
+
+    async def _until_ready(self) -> None:
+        """Or until stopped: what the first cycle waits for may never come."""
+        waits = [asyncio.ensure_future(one) for one in (self.when_ready(), self._stopped.wait())]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
+        finally:
+            await ended(waits)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -225,9 +236,14 @@ class SchedulingLoop:
 
     def _rest_s(self) -> float | None:
         """How long until waiting alone makes a difference; None: it never does."""
-        moments = (self._cache.next_transition_s(), self._requeue_at_s)
-        known = [at_s for at_s in moments if at_s is not None]
-        return max(min(known) - self._clock.now_s(), 0.0) if known else None
+        now_s, steady_s = self._clock.now_s(), self._clock.monotonic_s()
+        moments = (
+            (self._cache.next_transition_s(), now_s),
+            (self._requeue_at_s, now_s),
+            (self._reporter.next_due_s(), steady_s),
+        )
+        rests_s = [at_s - from_s for at_s, from_s in moments if at_s is not None]
+        return max(min(rests_s), 0.0) if rests_s else None
 
     async def _pause(self, rest_s: float) -> None:
         with suppress(TimeoutError):

@@ -2,29 +2,38 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from enum import Enum, auto
 from typing import Any
 
-from muster.api import names
+from muster.api import names, volcano
 from muster.api.codec import builtins
 from muster.api.coordination import ObjectReference
 from muster.api.core import Pod
 from muster.api.podgroup import PodGroup, SchedulingCondition
 from muster.base.parse_int import parse_int
 from muster.engine.plan import Evict
-from muster.model.build import timestamp_s
 from muster.model.public_reasons import PublicReason, Why
-from muster.model.reason_codes import Code
+from muster.model.reason_codes import Category, Code
 from muster.services.scheduler.kai_texts import kai_details, kai_reason, kai_sentence
 
 LONGEST_EVENT = 1000
 """Letters of an event's text: Kubernetes takes 1,024."""
-SETTLES_S = 300.0
-"""How long a condition stays when it would only be another one about room."""
 _OF_ROOM = frozenset(
     {Code.NO_ROOM, Code.FRAGMENTED, Code.TOPOLOGY_FULL, Code.BEHIND_OTHERS, Code.NOT_LOOKED_AT}
 )
 """Codes that follow each other with every job that starts or ends."""
+_OF_PODS_TO_COME = frozenset({Code.PODS_MISSING, Code.GATED})
+"""Codes whose numbers settle as soon as the pods are there, and are wrong until then."""
+
+
+class Telling(Enum):
+    """What a text that is there has of what would be written now."""
+
+    ALL = auto()
+    """It is the same text."""
+    NUMBERS_ASIDE = auto()
+    """The same code and subject, or another code about room, which may be back in a moment."""
+    NOTHING = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +44,16 @@ class UnschedulableMessage:
     message: str
     reasons: tuple[Mapping[str, Any], ...]
 
-    def is_told_by(self, message: str) -> bool:
-        """Whether a text of ours says the same, numbers apart."""
+    def told_in(self, message: str) -> Telling:
+        """How much of it a text of ours tells."""
+        if message == self.message:
+            return Telling.ALL
+        return Telling.NUMBERS_ASIDE if self._names_the_same(message) else Telling.NOTHING
+
+    def _names_the_same(self, message: str) -> bool:
         dominant = self.dominant
+        if dominant.code in _OF_ROOM and any(f"{code}. " in message for code in _OF_ROOM):
+            return True
         is_of_it = f"{dominant.code}. " in message and dominant.subject in message
         if dominant.code is not Code.ABOVE_LIMIT:
             return is_of_it
@@ -45,27 +61,31 @@ class UnschedulableMessage:
         return is_of_it and f"({bound}" in message
 
 
-def unschedulable_message(why: Why) -> UnschedulableMessage:
-    """The dominant reason for people, KAI's words first; each reason for programs."""
-    reasons = tuple(_explanation(one) for one in why.all)
-    message = _text(why.dominant)
-    if why.no_eviction_because:
+def unschedulable_message(why: Why, pool: str = "default") -> UnschedulableMessage:
+    """The dominant reason for people, KAI's words first; each reason for programs. `pool` is the
+    node pool that was looked at.
+    """
+    reasons = tuple(_explanation(one, pool) for one in why.all)
+    message = _text(why.dominant, pool)
+    # Whom no room would help is not told why nobody makes any.
+    if why.no_eviction_because and why.dominant.category not in _NOT_FOR_WANT_OF_ROOM:
         others = " ".join(one.sentence for one in why.no_eviction_because[:_MOST_OF_EVICTION])
         message = f"{message} {others}"
     return UnschedulableMessage(why.dominant, message, reasons)
 
 
 _MOST_OF_EVICTION = 2
+_NOT_FOR_WANT_OF_ROOM = (Category.BROKEN, Category.NEVER)
 
 
-def _text(reason: PublicReason) -> str:
-    return f"{kai_sentence(reason)} {reason.text}".strip()
+def _text(reason: PublicReason, pool: str) -> str:
+    return f"{kai_sentence(reason, pool)} {reason.text}".strip()
 
 
-def _explanation(reason: PublicReason) -> Mapping[str, Any]:
+def _explanation(reason: PublicReason, pool: str) -> Mapping[str, Any]:
     found: dict[str, Any] = {
         "reason": kai_reason(reason),
-        "message": _text(reason),
+        "message": _text(reason, pool),
         "code": str(reason.code),
         "category": str(reason.category),
         "subject": reason.subject,
@@ -79,21 +99,23 @@ def shortened(message: str) -> str:
     return message if len(message) <= LONGEST_EVENT else f"{message[:LONGEST_EVENT]}..."
 
 
-def scheduling_conditions(
-    group: PodGroup, pool: str, unschedulable: UnschedulableMessage, now: str
-) -> list[dict[str, Any]] | None:
-    """The group's conditions with ours last; None when the newest one tells the same: code and
-    subject count, numbers do not.
-    """
+def told_by_conditions(group: PodGroup, pool: str, unschedulable: UnschedulableMessage) -> Telling:
+    """How much of it the group's newest condition tells."""
     listed = group.status.scheduling_conditions
     newest = max(listed, key=_transition, default=None)
-    if (
-        newest is not None
-        and listed[-1] is newest
-        and _is_ours(newest, pool)
-        and _tells(newest, unschedulable, now)
-    ):
-        return None
+    if newest is None or listed[-1] is not newest or not _is_ours(newest, pool):
+        return Telling.NOTHING
+    if _is_all_told(newest, unschedulable):
+        return Telling.ALL
+    return Telling.NUMBERS_ASIDE if _tells(newest, unschedulable) else Telling.NOTHING
+
+
+def scheduling_conditions(
+    group: PodGroup, pool: str, unschedulable: UnschedulableMessage, now: str
+) -> list[dict[str, Any]]:
+    """The group's conditions with ours last."""
+    listed = group.status.scheduling_conditions
+    newest = max(listed, key=_transition, default=None)
     ours = {
         "type": names.CONDITION_UNSCHEDULABLE_ON_NODE_POOL,
         "nodePool": pool,
@@ -119,12 +141,21 @@ def stale_message(group: PodGroup, active: int) -> str:
     return f"Job is stale. {active} pods are active, minMember is {minimum}"
 
 
+_OF_OTHERS = (volcano.ANNOTATION_GROUP, volcano.ANNOTATION_GROUP_OF_VOLCANO)
+
+
 def missing_group_message(pod: Pod) -> str:
     """For the pod itself: without a group no cycle has anything to say of it."""
-    group = pod.metadata.annotations.get(names.ANNOTATION_POD_GROUP, "")
+    notes = pod.metadata.annotations
+    group = notes.get(names.ANNOTATION_POD_GROUP, "")
+    owner = pod.metadata.controller
+    said = next((name for name in _OF_OTHERS if notes.get(name)), names.ANNOTATION_POD_GROUP)
+    if said == names.ANNOTATION_POD_GROUP and owner is not None and group == owner.uid:
+        # As kube-batch 0.2 has it: a budget of its controller would do too.
+        return f"the pod names no pod group: name one by the annotation {volcano.ANNOTATION_GROUP}"
     return (
         f"pod group {pod.metadata.namespace}/{group} does not exist: create it, or take the "
-        f"annotation {names.ANNOTATION_POD_GROUP} off the pod"
+        f"annotation {said} off the pod"
     )
 
 
@@ -137,27 +168,29 @@ def missing_pool_message(pool: str, label: str) -> str:
 
 
 def has_unschedulable_condition(pod: Pod, message: str) -> bool:
+    return _unschedulable_text(pod) == message
+
+
+def told_by_pod(pod: Pod, unschedulable: UnschedulableMessage) -> Telling:
+    """How much of it the pod's condition tells."""
+    return unschedulable.told_in(_unschedulable_text(pod))
+
+
+def _unschedulable_text(pod: Pod) -> str:
+    """What the pod says of why it waits; "" where that is not ours."""
     found = pod.status.condition(names.CONDITION_POD_SCHEDULED)
-    return found is not None and (found.status, found.reason, found.message) == (
-        "False",
-        names.REASON_UNSCHEDULABLE,
-        message,
-    )
+    if found is None or (found.status, found.reason) != ("False", names.REASON_UNSCHEDULABLE):
+        return ""
+    return found.message
 
 
-def tells_of(pod: Pod, unschedulable: UnschedulableMessage) -> bool:
-    """Whether the pod's condition says the same, numbers apart."""
-    found = pod.status.condition(names.CONDITION_POD_SCHEDULED)
-    is_ours = found is not None and (found.status, found.reason) == (
-        "False",
-        names.REASON_UNSCHEDULABLE,
-    )
-    return is_ours and found is not None and unschedulable.is_told_by(found.message)
-
-
-def eviction_message(pod: Pod, evict: Evict, actor: PodGroup | None = None) -> str:
-    """Why a pod is removed, for its owner: KAI's sentence, then for whom and by which rule."""
-    return f"{_kai_eviction(pod, evict)}{_for_whom(evict, actor)}"
+def eviction_message(
+    pod: Pod, evict: Evict, actor: PodGroup | None = None, group: PodGroup | None = None
+) -> str:
+    """Why a pod is removed, for its owner: KAI's sentence, then for whom and by which rule. `group`
+    is the pod's own.
+    """
+    return f"{_kai_eviction(pod, evict, group)}{_for_whom(evict, actor)}"
 
 
 def _for_whom(evict: Evict, actor: PodGroup | None) -> str:
@@ -197,7 +230,7 @@ def owner_reference(group: PodGroup) -> ObjectReference | None:
     )
 
 
-def _kai_eviction(pod: Pod, evict: Evict) -> str:
+def _kai_eviction(pod: Pod, evict: Evict, group: PodGroup | None) -> str:
     who = f"Pod {pod.key}"
     match evict.action:
         case "preempt":
@@ -209,11 +242,23 @@ def _kai_eviction(pod: Pod, evict: Evict) -> str:
             )
         case "stalegangeviction":
             return (
-                "Workload doesn't meet the minimum required number of pods, evicting remaining "
-                f"pod: {pod.key}"
+                f"Workload doesn't meet the minimum required number of pods{_minimum(pod, group)}, "
+                f"evicting remaining pod: {pod.key}"
             )
         case _:
             return f"{who} was preempted by workload {evict.actor}"
+
+
+def _minimum(pod: Pod, group: PodGroup | None) -> str:
+    """Of the group, or of the pod's sub-group."""
+    if group is None:
+        return ""
+    part = pod.metadata.labels.get(names.LABEL_SUBGROUP, "")
+    if not group.spec.sub_groups:
+        return f" ({1 if group.spec.min_member is None else group.spec.min_member})"
+    found = next((one for one in group.spec.sub_groups if one.name == part), None)
+    count = "" if found is None or found.min_member is None else f" ({found.min_member})"
+    return f"{count} in sub-group {part}"
 
 
 def eviction_annotations(evict: Evict, gang_size: int) -> dict[str, str]:
@@ -235,25 +280,27 @@ def _is_ours(condition: SchedulingCondition, pool: str) -> bool:
     )
 
 
-def _tells(condition: SchedulingCondition, unschedulable: UnschedulableMessage, now: str) -> bool:
+def _is_all_told(condition: SchedulingCondition, unschedulable: UnschedulableMessage) -> bool:
+    said = [(one.reason, one.message) for one in condition.reasons]
+    wanted = [(one["reason"], one["message"]) for one in unschedulable.reasons]
+    return condition.message == unschedulable.message and said == wanted
+
+
+def _tells(condition: SchedulingCondition, unschedulable: UnschedulableMessage) -> bool:
     """By code and subject, which a CustomResourceDefinition of KAI's may have dropped: then by
     the text. KAI's word counts too: it tells a limit from a quota, which have one code where they
-    can never hold the job. Codes about room that follow each other within minutes count as one.
+    can never hold the job.
     """
     dominant = unschedulable.dominant
     first = condition.reasons[0] if condition.reasons else None
     if first is None or not first.code:
-        return unschedulable.is_told_by(condition.message)
+        return unschedulable.told_in(condition.message) is not Telling.NOTHING
+    if dominant.code in _OF_PODS_TO_COME and condition.message != unschedulable.message:
+        return False
     said = (first.reason, first.code, first.subject)
     if said == (kai_reason(dominant), dominant.code, dominant.subject):
         return True
-    are_of_room = first.code in _OF_ROOM and dominant.code in _OF_ROOM
-    return are_of_room and _age_s(condition, now) < SETTLES_S
-
-
-def _age_s(condition: SchedulingCondition, now: str) -> float:
-    since, now_s = condition.last_transition_time, timestamp_s(now)
-    return inf if since is None or now_s is None else now_s - since.timestamp()
+    return first.code in _OF_ROOM and dominant.code in _OF_ROOM
 
 
 def _transition(condition: SchedulingCondition | None) -> int:

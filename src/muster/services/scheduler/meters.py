@@ -8,11 +8,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from muster.api import names
 from muster.api.podgroup import PodGroup
+from muster.base.clock import Clock
 from muster.engine.explain import Explanation
 from muster.engine.plan import Plan
 
 _SERIES_MAX = 5000
 """Groups whose evictions are counted, each by itself: the latest. Names and uids have no end."""
+_SERIES_LAST_S = 600.0
+"""How long after its latest eviction a group's are shown: by then they have been scraped."""
 _BUCKETS_MS = tuple(5.0 * 2**step for step in range(10))
 
 
@@ -73,7 +76,7 @@ class SchedulerMeters:
         self.binds_refused = counter(
             "gang_binds_refused_total", "Gangs whose bind requests were not taken.", ("cause",)
         )
-        self._evicted_series: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._evicted_series: OrderedDict[tuple[str, ...], float] = OrderedDict()
         self._fair_shares = {
             "gpu": (gauge("queue_fair_share_gpu", "Fair share of GPUs.", ("queue_name",)), 1000),
             "cpu": (
@@ -163,12 +166,23 @@ class SchedulerMeters:
             for queue, amounts in by_queue.items():
                 gauge.labels(queue).set(amounts[resource] / unit)
 
-    def evicted(self, group: PodGroup, pool: str, action: str) -> None:
+    def evicted(self, group: PodGroup, pool: str, action: str, now_s: float) -> None:
         meta = group.metadata
         series = (meta.name, meta.namespace, meta.uid, pool, action)
         self._evicted.labels(*series).inc()
-        self._evicted_series[series] = None
+        self._evicted_series[series] = now_s
         self._evicted_series.move_to_end(series)
         if len(self._evicted_series) > _SERIES_MAX:
-            oldest, _ = self._evicted_series.popitem(last=False)
-            self._evicted.remove(*oldest)
+            self._forget_oldest()
+
+    async def age(self, clock: Clock) -> None:
+        """Let go the series of groups that nothing was taken from for long: most are gone."""
+        while True:
+            await clock.sleep(_SERIES_LAST_S / 10)
+            until_s = clock.monotonic_s() - _SERIES_LAST_S
+            while self._evicted_series and next(iter(self._evicted_series.values())) < until_s:
+                self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        oldest, _ = self._evicted_series.popitem(last=False)
+        self._evicted.remove(*oldest)

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from muster.api.meta import Key
 from muster.api.names import Names
+from muster.api.profiles import ProfileName
 from muster.base.offload import Offload, in_thread
 from muster.foresight.journal.bounds import Bounds
 
@@ -18,14 +20,6 @@ class BindRequests(StrEnum):
     """Those that need preparation; the others are bound directly, which is three writes less."""
     ALWAYS = "always"
     """All of them, as the original does."""
-
-
-class ProfileName(StrEnum):
-    """Whose objects and configuration a scheduler reads: see `engine.profiles`."""
-
-    KAI = "kai"
-    VOLCANO = "volcano"
-    KUBE_BATCH = "kube-batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +48,10 @@ class Options:
     bind_attempts: int = 3
     watches_claims: bool = True
     profile: ProfileName = ProfileName.KAI
+    namespaces_are_queues: bool | None = None
+    """Whether namespaces are the queues, for profiles with other groups; None: as theirs has it."""
+    default_queue: str = ""
+    """Where groups that name no queue are; empty: as the profile has it."""
 
     @property
     def pool_name(self) -> str:
@@ -69,6 +67,8 @@ class SchedulerServiceConfig:
     cycle_log_folder: Path | None = None
     """Where cycles that decided something are kept; None: nowhere."""
     cycle_log_files_max: int = 1000
+    conf_map: Key | None = None
+    """The ConfigMap that holds the configuration instead of a file."""
     otlp_endpoint: str = ""
     """Where traces go; empty: none are made."""
     journal_folder: Path | None = None

@@ -18,18 +18,20 @@ from muster.engine.plan import Stamp
 from muster.model.public_reasons import Why, with_nearest
 from muster.model.reason_codes import Code
 from muster.services.scheduler.cache import SchedulerCache
-from muster.services.scheduler.manifests import unschedulable_condition
 from muster.services.scheduler.messages import (
+    Telling,
     UnschedulableMessage,
     may_clear_conditions,
     scheduling_conditions,
     shortened,
     stale_message,
-    tells_of,
+    told_by_conditions,
     unschedulable_message,
 )
 from muster.services.scheduler.options import Options
+from muster.services.scheduler.outdated_texts import OutdatedTexts
 from muster.services.scheduler.pending_patches import GroupPatch
+from muster.services.scheduler.pod_marks import PodMarks
 from muster.services.scheduler.share_reporter import ShareReporter
 from muster.services.scheduler.status_updater import (
     Dropped,
@@ -37,7 +39,6 @@ from muster.services.scheduler.status_updater import (
     StatusUpdater,
     Update,
     Written,
-    pod_condition,
 )
 
 _NOT_TRIED = frozenset({Code.PODS_MISSING, Code.GATED, Code.HELD, Code.WAITING_FOR_VICTIMS})
@@ -45,12 +46,26 @@ _NOT_TRIED = frozenset({Code.PODS_MISSING, Code.GATED, Code.HELD, Code.WAITING_F
 _NOT_FOR_AUTOSCALERS = _NOT_TRIED
 """No node that is added helps these."""
 
+_MOST_TOLD = 100
+"""Pods of a gang that are told that it is not all there."""
+
 _STAMPS = {
     "last start": names.ANNOTATION_LAST_START,
     "last eviction": names.ANNOTATION_LAST_EVICTION,
     "stale since": names.ANNOTATION_STALE_SINCE,
     "idle since": names.ANNOTATION_IDLE_GPUS_SINCE,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A group that waits, and what is to be said of it."""
+
+    group: PodGroup
+    pods: Sequence[Pod]
+    has_places: bool
+    """Some of its pods have begun."""
+    message: UnschedulableMessage
 
 
 @dataclass(slots=True)
@@ -63,8 +78,11 @@ class Reporter:
     _clock: Clock
     _recorder: Recorder | None
     _shares: ShareReporter
-    _marked: dict[str, str] = field(default_factory=dict, init=False)
-    """Messages of conditions that we wrote on pods, by uid, until the watch shows them."""
+    _marks: PodMarks = field(init=False)
+    _outdated: OutdatedTexts = field(default_factory=OutdatedTexts, init=False)
+
+    def __post_init__(self) -> None:
+        self._marks = PodMarks(self._cache, self._updater, self._clock, self._recorder)
 
     def report(self, result: CycleResult) -> None:
         stamps: dict[str, list[Stamp]] = {}
@@ -72,12 +90,18 @@ class Reporter:
             stamps.setdefault(stamp.job, []).append(stamp)
         for job, listed in stamps.items():
             self._stamp(job, listed)
-        self._marked = {
-            uid: message for uid, message in self._marked.items() if self._cache.pod(uid)
-        }
+        self._marks.forget_the_gone()
+        outdated: dict[str, _Waiting] = {}
         for job in result.explanation.refusals:
-            if (why := result.explanation.why(job)) is not None:
-                self._report_waiting(job, why)
+            why, group = result.explanation.why(job), self._cache.pod_group(job)
+            if why is None or group is None:
+                continue
+            waiting = self._waiting(job, group, why)
+            if self._report_waiting(waiting) is Telling.NUMBERS_ASIDE:
+                outdated[job] = waiting
+        self._outdated.keep(outdated, self._clock.monotonic_s())
+        for job in self._outdated.due(self._clock.monotonic_s()):
+            self._report_waiting(outdated[job], is_due=True)
         for job in self._cache.jobs_with_conditions():
             if job not in result.explanation.refusals:
                 self._clear(job)
@@ -117,22 +141,36 @@ class Reporter:
             active = sum(self._cache.is_placed(pod) for pod in self._cache.pods_of(job))
             self._record_event(group, names.REASON_STALE_JOB, stale_message(group, active))
 
-    def _report_waiting(self, job: str, why: Why) -> None:
-        group = self._cache.pod_group(job)
-        if group is None:
-            return
-        code, pods = why.dominant.code, self._cache.pods_of(job)
-        unschedulable = unschedulable_message(self._with_nearest(why))
-        now = rfc3339(self._clock.now_s())
+    def next_due_s(self) -> float | None:
+        """When a cycle is needed only because something that was said is outdated, on the
+        monotonic clock.
+        """
+        return self._outdated.next_s()
+
+    def _waiting(self, job: str, group: PodGroup, why: Why) -> _Waiting:
+        pods = self._cache.pods_of(job)
         has_places = any(self._cache.is_placed(pod) for pod in pods)
+        return _Waiting(
+            group,
+            pods,
+            has_places,
+            unschedulable_message(self._with_nearest(why), self._options.pool_name),
+        )
+
+    def _report_waiting(self, waiting: _Waiting, is_due: bool = False) -> Telling:
+        """Returns what is told already; `is_due`: other numbers are reason enough to write."""
+        group, told = waiting.group, Telling.ALL
+        code = waiting.message.dominant.code
         # Of one that has begun nothing is said; but what was said before must stay true.
-        is_said = not has_places or bool(group.status.scheduling_conditions)
+        is_said = not waiting.has_places or bool(group.status.scheduling_conditions)
         # A group that backs off is tried no more once it has a condition: no room is one thing,
         # pods that are yet to come another.
         if is_said and (code not in _NOT_TRIED or group.scheduling_backoff == NO_BACKOFF):
-            self._report_unschedulable(group, pods, unschedulable, now)
+            told = self._report_unschedulable(waiting, is_due)
         if group.marks_unschedulable and code not in _NOT_FOR_AUTOSCALERS:
-            self._mark_pods(pods, unschedulable, now)
+            marked = self._marks.mark(waiting.pods, waiting.message, is_due)
+            told = marked if told is Telling.ALL else told
+        return told
 
     def _with_nearest(self, why: Why) -> Why:
         """With what was perhaps meant, where a queue is not there."""
@@ -140,54 +178,31 @@ class Reporter:
             return why
         return with_nearest(why, self._cache.queue_names())
 
-    def _report_unschedulable(
-        self, group: PodGroup, pods: Sequence[Pod], unschedulable: UnschedulableMessage, now: str
-    ) -> None:
-        conditions = scheduling_conditions(group, self._options.pool_name, unschedulable, now)
-        if conditions is None:
-            return
-        self._put_conditions(group, conditions)
-        reason, message = names.REASON_UNSCHEDULABLE, shortened(unschedulable.message)
-        if unschedulable.dominant.code in _NOT_TRIED:
+    def _report_unschedulable(self, waiting: _Waiting, is_due: bool) -> Telling:
+        group, unschedulable, pool = waiting.group, waiting.message, self._options.pool_name
+        told = told_by_conditions(group, pool, unschedulable)
+        if told is Telling.NOTHING or (is_due and told is Telling.NUMBERS_ASIDE):
+            now = rfc3339(self._clock.now_s())
+            self._put_conditions(group, scheduling_conditions(group, pool, unschedulable, now))
+        if told is Telling.NOTHING:
+            self._tell_of(waiting)
+        return told
+
+    def _tell_of(self, waiting: _Waiting) -> None:
+        reason, message = names.REASON_UNSCHEDULABLE, shortened(waiting.message.message)
+        if waiting.message.dominant.code in _NOT_TRIED:
             reason = names.REASON_NOT_READY
-            self._tell_first(pods, message)
-        self._record_event(group, reason, message)
+            self._tell_pods(waiting.pods, message)
+        self._record_event(waiting.group, reason, message)
 
-    def _tell_first(self, pods: Sequence[Pod], message: str) -> None:
-        """On one of the pods too: who waits for it looks there. Not a condition, for autoscalers
-        would buy nodes for a gang that is not all there.
+    def _tell_pods(self, pods: Sequence[Pod], message: str) -> None:
+        """On the pods too: who waits for one looks there. No condition, for autoscalers would buy
+        nodes for a gang that is not all there.
         """
-        first = min(pods, key=lambda pod: pod.metadata.name, default=None)
-        if self._recorder is not None and first is not None:
-            self._recorder.normal(reference_to(POD, first), names.REASON_NOT_READY, message)
-
-    def _mark_pods(
-        self, pods: Sequence[Pod], unschedulable: UnschedulableMessage, now: str
-    ) -> None:
-        for pod in pods:
-            waits = pod.status.phase == "Pending" and not self._cache.is_placed(pod)
-            if waits and not self._is_marked(pod, unschedulable):
-                self._mark_pod(pod, unschedulable.message, now)
-
-    def _is_marked(self, pod: Pod, unschedulable: UnschedulableMessage) -> bool:
-        """Whether the pod has the condition, or will when the watch has caught up."""
-        if tells_of(pod, unschedulable):
-            self._marked.pop(pod.metadata.uid, None)
-            return True
-        return unschedulable.is_told_by(self._marked.get(pod.metadata.uid, ""))
-
-    def _mark_pod(self, pod: Pod, message: str, now: str) -> None:
-        uid = pod.metadata.uid
-        self._marked[uid] = message
-
-        def ended(end: Ended) -> None:
-            if not isinstance(end, Written) and self._marked.get(uid) == message:
-                del self._marked[uid]
-
-        self._updater.put(pod_condition(pod, unschedulable_condition(message, now), ended))
-        if self._recorder is not None:
-            said = shortened(message)
-            self._recorder.warning(reference_to(POD, pod), names.REASON_UNSCHEDULABLE, said)
+        if self._recorder is None:
+            return
+        for pod in sorted(pods, key=lambda pod: pod.metadata.name)[:_MOST_TOLD]:
+            self._recorder.normal(reference_to(POD, pod), names.REASON_NOT_READY, message)
 
     def _clear(self, job: str) -> None:
         group = self._cache.pod_group(job)

@@ -28,8 +28,9 @@ from muster.client.read import Reader
 from muster.model.status import TaskStatus
 from muster.runtime.parts import ended
 from muster.runtime.workqueue import WorkQueue, work_off
+from muster.services.scheduler.assumptions import Assumption
 from muster.services.scheduler.bind_requests import Binder
-from muster.services.scheduler.cache import Assumption, SchedulerCache
+from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.meters import SchedulerMeters
 
 _BACKOFF = Backoff(first_s=0.2, longest_s=30.0)
@@ -98,7 +99,7 @@ class Resync:
         """What should have been confirmed by now is not kept on trust."""
         while True:
             await self._clock.sleep(_LOOK_EVERY_S)
-            overdue = self._cache.overdue(ASSUMED_AT_MOST_S)
+            overdue = self._cache.assumptions.overdue(ASSUMED_AT_MOST_S)
             for uid in overdue:
                 self._queue.add(uid)
             if overdue:
@@ -128,7 +129,7 @@ class Resync:
         if known is None:
             self._if_it_stays.pop(uid, None)
             return  # The watch has shown its end.
-        before = self._cache.assumed(uid)
+        before = self._cache.assumptions.get(uid)
         node = self._withdrawn.get(uid)
         if node is not None and await self._withdraw(uid, known.key, node):
             self._queue.add_after(uid, BINDER_LAG_S)
@@ -138,10 +139,10 @@ class Resync:
         except NotFound:
             found = None
         is_asked_for = await self._is_asked_for(uid, found, before)
-        if self._cache.assumed(uid) is not before:
+        if self._cache.assumptions.get(uid) is not before:
             return  # It was decided anew meanwhile.
         if is_asked_for:
-            self._cache.renew(uid)
+            self._cache.assumptions.renew(uid)
         else:
             self._cache.reconcile_with_server(uid, found)
         told = self._if_it_stays.pop(uid, None)

@@ -20,12 +20,15 @@ _OTHERS_OBJECTS = (
     kinds.HYPER_NODE,
     kinds.KUBE_BATCH_POD_GROUP,
     kinds.KUBE_BATCH_QUEUE,
+    kinds.RESOURCE_QUOTA,
 )
 """What schedulers with another profile than KAI's read."""
 
 
-def rights(known: Names, shards: Iterable[str] = ("",)) -> Rights:
-    """Of the schedulers of these shards (by the value of the node-pool label) together."""
+def rights(known: Names, leases: Iterable[str] | None = None) -> Rights:
+    """Of the schedulers that hold these leases, together; without them, of the one of the default
+    shard."""
+    held = (known.scheduler_lease(),) if leases is None else leases
     everywhere = [
         *_reads(),
         *may(("create", "delete"), kinds.BIND_REQUEST),
@@ -44,7 +47,7 @@ def rights(known: Names, shards: Iterable[str] = ("",)) -> Rights:
         *may_ask_who_asks(),
     ]
     own = [
-        *may_lead(*(known.scheduler_lease(shard) for shard in shards)),
+        *may_lead(*held),
         *may(("create",), kinds.CONFIG_MAP),
         *may(("patch",), kinds.CONFIG_MAP, only=(PAST_EVICTIONS_CONFIG_MAP,)),
     ]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from muster import __version__
 from muster.api import kinds
@@ -16,6 +16,7 @@ from muster.base.log import Log
 from muster.base.spans import Collect, uncollected
 from muster.client.informer import Informer
 from muster.client.kinds import plainly
+from muster.client.read import Selection
 from muster.client.write import Writer
 from muster.engine.config.conf import SchedulerConf
 from muster.engine.config.profile import Profile
@@ -31,13 +32,15 @@ from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor
 from muster.runtime.tracing import OtlpSpans
-from muster.services.scheduler.batch_objects import as_group, as_queue, naming_its_group
+from muster.services.scheduler.active_conf import ActiveConf
+from muster.services.scheduler.batch_objects import Reading, as_queue
 from muster.services.scheduler.batch_reporter import BatchReporter
 from muster.services.scheduler.bind_requests import RequestBinder, TimedBinder
 from muster.services.scheduler.cache import SchedulerCache, SchedulerInformers
 from muster.services.scheduler.cluster_objects import ClusterInformers, WatchedObjects
 from muster.services.scheduler.committer import Committer
 from muster.services.scheduler.conf_file import ConfFile
+from muster.services.scheduler.conf_map import ConfMap
 from muster.services.scheduler.cycle_dump import (
     CycleDump,
     encoded_parts,
@@ -58,6 +61,7 @@ from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
 from muster.services.scheduler.share_reporter import ShareReporter
 from muster.services.scheduler.spare_room import SpareRoom
+from muster.services.scheduler.stand_ins import with_stand_ins
 from muster.services.scheduler.standby import keep_tables_ready
 from muster.services.scheduler.status_updater import StatusUpdater
 from muster.services.scheduler.usage_meters import UsageMeters, usage_page
@@ -102,15 +106,26 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
         meters,
         recorder,
     )
-    meters.oldest_assumption_s.set_function(cache.oldest_assumption_s)
+    meters.oldest_assumption_s.set_function(cache.assumptions.oldest_s)
     meters.being_written.set_function(lambda: committer.in_flight)
     meters.resync_depth.set_function(resync.__len__)
     shares = ShareReporter(updater, meters, clock, writes=not options.shard)
     reporter = (
         Reporter(cache, updater, options, clock, recorder, shares)
         if profile is None
-        else BatchReporter(cache, updater, options, clock, recorder, shares, profile.reads[0])
+        else BatchReporter(
+            cache,
+            updater,
+            options,
+            clock,
+            recorder,
+            shares,
+            profile.reads[0],
+            profile.has_status,
+        )
     )
+    if profile is not None and recorder is not None:
+        recorder.speak_as(profile.event_component or options.names.scheduler)
 
     report = NoEffectReport(supervisor)
     usage = past_usage(supervisor, config, cache)
@@ -141,7 +156,12 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
         config.offload,
     )
     loop.on_begin = policy_file.look
-    loop.when_ready = usage.first
+
+    async def ready() -> None:
+        await policy_file.first()
+        await usage.first()
+
+    loop.when_ready = ready
     loop.collect = collect
     if config.cycle_log_folder is not None:
         cycle_log = CycleLog(config.cycle_log_folder, config.cycle_log_files_max, log)
@@ -163,6 +183,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     )
     waiting = partial(keep_tables_ready, cache, clock, lambda: loop.has_begun)
     supervisor.add(Loop("standby", waiting), Phase.SYNCED)
+    supervisor.add(Loop("meters", partial(meters.age, clock)), Phase.SYNCED)
     supervisor.add(Loop("usage", usage.run), Phase.SYNCED)
     supervisor.add(missing_groups, Phase.LEADING)
     supervisor.add(updater, Phase.LEADING)
@@ -191,7 +212,7 @@ def _collect(supervisor: Supervisor, endpoint: str) -> Collect:
 def _journal(
     config: SchedulerServiceConfig,
     folder: Path,
-    policy_file: ConfFile,
+    policy_file: ActiveConf,
     log: Log,
     meters: SchedulerMeters,
 ) -> Journal:
@@ -210,7 +231,7 @@ def policy_of_file(
     cache: SchedulerCache,
     informers: SchedulerInformers,
     on_conf: Callable[[SchedulerConf], None],
-) -> ConfFile:
+) -> ActiveConf:
     """The policy of the configuration, read again when it changes; what its plugins name is
     watched. `on_conf` is told each configuration that can be used.
     """
@@ -233,7 +254,15 @@ def policy_of_file(
         return replace(made, informers=tuple(map(watched, made.policy.watches)))
 
     log = supervisor.log.child("scheduler")
-    return ConfFile(config.conf_file, parse_policy, log, config.offload)
+    if config.conf_map is None:
+        return ConfFile(config.conf_file, parse_policy, log, config.offload)
+    namespace, name = config.conf_map
+    only = Selection(namespace, fields=f"metadata.name={name}")
+    maps = supervisor.informer(kinds.CONFIG_MAP, only)
+    conf_map = ConfMap(config.conf_map, maps, parse_policy, log)
+    maps.add_handler(lambda old, new: cache.changed.set())
+    supervisor.checks.append(lambda: conf_map.trouble)
+    return conf_map
 
 
 def past_usage(
@@ -325,11 +354,14 @@ def scheduler_informers(supervisor: Supervisor, options: Options) -> SchedulerIn
         ),
     )
     intern = PodInterner()
-    queues, groups, hyper_nodes = _queues_and_groups(supervisor, profile)
+    reading = Reading.of(profile, options) if profile is not None else None
+    transform = intern if reading is None else reading.naming_its_group(intern)
+    pods = supervisor.informer(RAW_POD, transform=transform)
+    queues, groups, hyper_nodes = _queues_and_groups(supervisor, profile, reading)
+    if reading is not None and reading.has_stand_ins:
+        groups = with_stand_ins(supervisor, reading, groups, pods)
     return SchedulerInformers(
-        pods=supervisor.informer(
-            RAW_POD, transform=intern if profile is None else naming_its_group(intern)
-        ),
+        pods=pods,
         nodes=supervisor.informer(kinds.NODE),
         queues=queues,
         pod_groups=groups,
@@ -344,17 +376,21 @@ def scheduler_informers(supervisor: Supervisor, options: Options) -> SchedulerIn
 
 
 def _queues_and_groups(
-    supervisor: Supervisor, profile: Profile | None
+    supervisor: Supervisor, profile: Profile | None, reading: Reading | None
 ) -> tuple[Informer[Any], Informer[Any], Informer[Any] | None]:
-    if profile is None:
+    if profile is None or reading is None:
         return supervisor.informer(kinds.QUEUE), supervisor.informer(kinds.POD_GROUP), None
     group, queue, *others = profile.reads
     hyper_nodes = [supervisor.informer(kind, is_optional=True) for kind in others]
-    return (
-        supervisor.informer(queue, transform=as_queue),
-        supervisor.informer(group, transform=as_group),
-        next(iter(hyper_nodes), None),
+    queues: Informer[Any] = (
+        supervisor.informer(
+            _names_only(kinds.NAMESPACE), transform=cast(Any, reading.queue_of_namespace)
+        )
+        if reading.namespaces_are_queues
+        else supervisor.informer(queue, transform=as_queue)
     )
+    groups = supervisor.informer(group, transform=reading.group)
+    return queues, groups, next(iter(hyper_nodes), None)
 
 
 def _names_only(kind: Kind[Any]) -> Kind[PartialObject]:
@@ -390,4 +426,5 @@ def _cycle_dump(
         settings=recorded_settings(options),
         plan=plain_plan(result.plan),
         holds=result.held,
+        acted_s=result.acted_s,
     )

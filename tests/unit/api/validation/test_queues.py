@@ -23,7 +23,9 @@ def _queue(name: str = "q", parent: str = "", **spec: Any) -> Queue:
 
 
 def _gpu(**amounts: float) -> Json:
-    return {"gpu": amounts}
+    """With as much CPU and memory as there is."""
+    unlimited = {"quota": -1, "limit": -1}
+    return {"cpu": unlimited, "memory": unlimited, "gpu": amounts}
 
 
 _ALONE: list[tuple[Json, str, str]] = [

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from muster.api.queue import Queue
+from muster.services.admission.handler import to_review
 from muster.services.admission.mutate import Mutated, json_patch, mutate_pod
 from muster.services.admission.review import AdmissionResponse, Review
 from muster.services.admission.settings import AdmissionSettings, UnknownQueue
@@ -125,6 +126,52 @@ def test_an_invalid_gpu_request_is_refused_at_the_field(
     assert field in problem.field
     assert said in problem.message
     assert problem.fix
+
+
+@pytest.mark.parametrize(
+    ("thing", "sentence"),
+    [
+        (
+            pod(gpu_memory="8Gi"),
+            "gpu-memory annotation value must be a positive integer greater than 0: "
+            "metadata.annotations[gpu-memory]: write the MiB of one device as a number, from 1 to "
+            "4194304; 8Gi is 8192",
+        ),
+        (
+            pod(gpu_memory="8000", gpu_fraction="0.5"),
+            "cannot request both GPU and GPU memory: metadata.annotations[gpu-memory]: keep either "
+            "this or the annotation gpu-fraction",
+        ),
+        (
+            pod(_WHOLE, gpu_memory="8000"),
+            "cannot request both GPU and GPU memory: "
+            "spec.containers[0].resources.limits[nvidia.com/gpu]: keep either this or the "
+            "annotation gpu-memory",
+        ),
+        (
+            pod(gpu_fraction="half"),
+            "gpu-fraction annotation value must be a positive number smaller than 1.0: "
+            "metadata.annotations[gpu-fraction]: write the part of one device between 0 and 1, "
+            'such as "0.5"',
+        ),
+    ],
+    ids=["memory with a unit", "memory and fraction", "memory and a whole GPU", "words"],
+)
+def test_people_read_the_original_s_words_and_then_field_and_fix(
+    thing: dict[str, Any], sentence: str
+) -> None:
+    response = to_review(validate_pod(Review("CREATE", thing), SHARING))
+    assert response["status"]["message"] == sentence
+
+
+def test_a_container_that_is_not_there_is_refused_wherever_it_is_met() -> None:
+    thing = pod(env=_ALL, gpu_fraction="0.5", gpu_fraction_container_name="nope")
+    words = "failed to get fraction container ref: container with name nope not found for fraction"
+    for answer in (mutated(thing), validate_pod(Review("CREATE", thing), BLOCKING)):
+        (problem,) = answer.problems
+        assert problem.message == f"{words} request"
+        assert problem.fix.startswith("name one of the pod's containers (main)")
+    assert validate_pod(Review("CREATE", thing), SHARING).allowed  # as the original
 
 
 def of_queue(name: str, **annotations: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from muster.api.queue import Queue
 from muster.services.admission.handler import to_review
 from muster.services.admission.review import AdmissionResponse, Review
 from muster.services.admission.settings import AdmissionSettings, UnknownQueue
-from muster.services.admission.validate_queues import validate_queue
+from muster.services.admission.validate_queues import queue_surprises, validate_queue
 
 _AMOUNTS = {"quota": 1, "limit": -1, "overQuotaWeight": 1}
 
@@ -128,9 +128,22 @@ def test_a_limit_that_keeps_the_quota_from_being_used_is_warned_about(
     unbounded = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
     gpu = {"quota": quota, "limit": limit, "overQuotaWeight": 1}
     made["spec"]["resources"] = {"cpu": unbounded, "memory": unbounded, "gpu": gpu}
-    answer = create(made)
-    assert answer.allowed
-    assert [warning.startswith(said) for warning in answer.warnings] == ([True] if said else [])
+    assert create(made).allowed
+    told = queue_surprises(Review("CREATE", made))
+    assert [warning.startswith(said) for warning in told] == ([True] if said else [])
+
+
+def test_a_queue_for_gpus_that_forgets_cpu_and_memory_is_warned_of() -> None:
+    """As in KAI, what is absent is 0: no pod with a request for CPU would run."""
+    made = body("a")
+    made["spec"]["resources"] = {"gpu": _AMOUNTS}
+    assert queue_surprises(Review("CREATE", made)) == tuple(
+        f"spec.resources.{name}: it is absent, which means 0: no pod that asks for {name} can run "
+        "here; write quota -1 and limit -1 for as much as there is"
+        for name in ("cpu", "memory")
+    )
+    made["spec"]["resources"] = {"cpu": _AMOUNTS}  # of a queue without GPUs nobody expects any
+    assert queue_surprises(Review("CREATE", made)) == ()
 
 
 def test_a_queue_without_resources_is_refused_in_the_words_of_kai_with_field_and_fix() -> None:

@@ -43,7 +43,19 @@ def test_webhook_names_and_rules_are_those_of_kai() -> None:
         ("kai-bindrequest-validation-v1alpha2", "bindrequest-validation.kai.scheduler"): [
             (change, ["bindrequests"], "Namespaced")
         ],
+        # Ours, and it only warns.
+        ("kai-workload-validation", "workload-validation.kai.scheduler"): [
+            (change, ["jobs"], "Namespaced"),
+            (change, ["jobsets"], "Namespaced"),
+        ],
     }
+
+
+def test_the_webhook_that_only_warns_is_asked_about_few_and_needed_by_none() -> None:
+    hook = hooks()["kai-workload-validation", "workload-validation.kai.scheduler"]
+    assert hook["failurePolicy"] == "Ignore"
+    (condition,) = hook["matchConditions"]
+    assert "'kai.scheduler/batch-min-member' in object.metadata.annotations" in str(condition)
 
 
 def test_the_scheduler_does_not_wait_for_the_webhook_that_guards_bind_requests() -> None:
@@ -65,7 +77,8 @@ def test_pods_of_other_schedulers_do_not_match_the_webhooks(key: tuple[str, str]
 
 def test_every_webhook_sets_failure_policy_and_side_effects() -> None:
     for hook in hooks().values():
-        assert hook["failurePolicy"] == "Fail"
+        warns = hook["name"] == "workload-validation.kai.scheduler"
+        assert hook["failurePolicy"] == ("Ignore" if warns else "Fail")
         assert hook["sideEffects"] == "None"
     open_door = hooks(Registration(failure_policy="Ignore"))
     assert {hook["failurePolicy"] for hook in open_door.values()} == {"Ignore"}

@@ -12,7 +12,7 @@ from muster.api.codec import from_builtins
 from muster.api.devices import ResourceClaim
 from muster.api.meta import Key
 from muster.services.binder.cluster_view import BindAttempt, Delete, Patch, Times
-from muster.services.binder.decide import BindPod, GiveUp, Nothing, Wait
+from muster.services.binder.decide import BindPod, Decider, GiveUp, Nothing, Wait
 from muster.services.binder.group_claims import given_up
 from muster.services.binder.settings import BinderSettings
 from muster.services.binder.steps.gpu_sharing import ShareGpu
@@ -560,3 +560,15 @@ def _claim(world: BinderWorld) -> ResourceClaim:
     found = world.claim(CLAIM_KEY)
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize(
+    ("others", "is_bound"), [(frozenset({"volcano"}), True), (frozenset[str](), False)]
+)
+def test_pods_of_another_system_are_bound_where_one_of_us_schedules_them(
+    others: frozenset[str], is_bound: bool
+) -> None:
+    world = BinderWorld(NODE, pod(spec={"schedulerName": "volcano"}), request())
+    settings = BinderSettings(other_schedulers=others)
+    move = Decider((), settings).next_move(world.request(), world, Times(0.0))
+    assert isinstance(move, BindPod) is is_bound

@@ -1,6 +1,7 @@
 """Whether a bind request is still as our copy shows it, when that copy may be old."""
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
 from tests.support.scripted import Answer, ScriptedServer, refused, said
@@ -10,10 +11,13 @@ from muster.api.bindrequest import BindRequest
 from muster.api.codec import Changed, from_builtins
 from muster.api.core import Pod
 from muster.api.kinds import BIND_REQUEST
+from muster.base.clock import VirtualClock
 from muster.base.log import Log, MemorySink
 from muster.client.informer import Informer
 from muster.client.read import Reader
+from muster.services.binder.decide import BindPod, GiveUp, Prepare
 from muster.services.binder.native_groups import NativeGroupCache
+from muster.services.binder.reconciler import BindRequestReconciler
 from muster.services.binder.request_freshness import FRESH_S, RequestFreshness
 
 
@@ -55,6 +59,24 @@ def test_a_request_of_which_our_copy_is_old_is_read_before_anything_is_done_on_i
         assert len(server.requests) == 1
 
     virtually(scenario())
+
+
+@pytest.mark.parametrize("move", [BindPod({}), GiveUp("late", (), is_final=True), Prepare(())])
+def test_nothing_is_done_on_a_request_that_is_no_longer_so(
+    move: BindPod | GiveUp | Prepare,
+) -> None:
+    """Whoever writes anything here has no writer to do it with."""
+
+    class Outdated:
+        async def is_current(self, request: BindRequest) -> bool:
+            return False
+
+    none: Any = None
+    reconciler = BindRequestReconciler(
+        none, none, none, none, VirtualClock(), cast("Any", Outdated()), none
+    )
+    result = asyncio.run(reconciler._act(from_builtins(BindRequest, request()), move))
+    assert result.requeue_after_s
 
 
 def test_groups_of_pods_about_to_be_bound_are_remembered_up_to_a_number(

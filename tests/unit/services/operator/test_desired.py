@@ -20,6 +20,7 @@ from muster.services.operator.decide import (
     usable_config,
     usable_shards,
 )
+from muster.services.operator.dialects import kept_for
 from muster.services.operator.objects import OPTIONAL, Wanted
 from muster.services.operator.settings import Installation, Release, Settings
 
@@ -52,10 +53,11 @@ def desired_of(
     served: frozenset[str] = frozenset(),
 ) -> Desired:
     settings = settings_of(spec)
-    usable, wrong = usable_shards(shards, settings)
+    usable, wrong = usable_shards(shards, settings, served)
     assert wrong == {}
-    values = [shard.spec.partition_label_value for shard in shards]
-    return desired(Installation(settings, usable, values, served, "Q0E="))
+    return desired(
+        Installation(settings, usable, *kept_for(shards, settings, served), served, "Q0E=")
+    )
 
 
 def all_of(wants: Desired) -> Iterator[Wanted]:
@@ -140,6 +142,7 @@ def test_an_empty_config_installs_every_service_and_one_scheduler_per_shard() ->
         "kai-queue-validation-v2",
         "kai-podgroup-validation-v2alpha2",
         "kai-bindrequest-validation-v1alpha2",
+        "kai-workload-validation",
     }
     assert names_of(wants, "PriorityClass") == {"train", "build-preemptible", "build", "inference"}
 
@@ -174,9 +177,9 @@ def test_every_flag_of_the_scheduler_is_the_operators_or_the_shards() -> None:
     set_by_us = {arg.removeprefix("--").partition("=")[0] for arg in args}
     never = {
         "kubeconfig",
+        "scheduler-conf-map",
         "journal",
         "journal-cycles",
-        "profile",  # the operator installs KAI's
         "auth-token-file",
         "metrics-cert-file",
         "metrics-key-file",
@@ -375,6 +378,7 @@ def test_validation_of_queues_can_be_switched_off_alone() -> None:
         "validating-kai-admission",
         "kai-podgroup-validation-v2alpha2",
         "kai-bindrequest-validation-v1alpha2",
+        "kai-workload-validation",
     }
 
 

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from tests.support.grouping import grouped, pod
 
-from muster.services.podgrouper.groupers.group import GroupingError
+from muster.services.podgrouper.decide import unread_owner
+from muster.services.podgrouper.groupers.group import Group, GroupingError
+from muster.services.podgrouper.groupers.workload import GroupingSettings, ObjectRef
 from muster.services.podgrouper.owners import OwnerForbidden, OwnerMissing, owner_chain
 
 _SKIP = {"kai.scheduler/skip-podgrouper": "true"}
@@ -115,3 +117,23 @@ def test_a_missing_replaced_or_ambiguous_owner_is_an_error() -> None:
         walk(thing("p", "a"), other)
     with pytest.raises(GroupingError, match="with multiple owners"):
         walk(thing("p", "a"), thing("a", "b", "c"))
+
+
+def _unread(pod_labels: dict[str, str], queue: str = "default-queue") -> str:
+    plain = {"metadata": {"name": "driver", "labels": pod_labels}}
+    group = Group("pg", "team", {}, {}, {}, queue, "train")
+    owner = ObjectRef("sparkoperator.k8s.io/v1beta2", "SparkApplication", "team", "pi")
+    return unread_owner(group, plain, owner, GroupingSettings())
+
+
+def test_a_pod_that_falls_to_the_default_queue_because_its_owner_is_not_readable_is_told() -> None:
+    said = _unread({})
+    assert said.startswith(
+        "it is charged to queue default-queue: the pod grouper may not read SparkApplication pi"
+    )
+    assert "write the label kai.scheduler/queue on the pod too" in said
+
+
+def test_a_pod_whose_queue_somebody_named_is_told_nothing_of_its_owner() -> None:
+    assert _unread({"kai.scheduler/queue": "default-queue"}) == ""
+    assert _unread({}, queue="team-a") == ""

@@ -190,6 +190,14 @@ def test_the_phase_follows_from_the_pods_and_the_minimum() -> None:
         assert phase_of(pods, gang_of(gang, pods)) == phase
 
 
+def test_the_status_counts_pods_that_wait_also_those_of_a_gang_that_runs() -> None:
+    bound = pod("Pending", conditions=[{"type": "PodScheduled", "status": "True"}])
+    status = patched(group(minMember=2), [pod(), bound, pod("Pending"), pod("Pending")])
+    assert (status["phase"], status["pending"]) == ("Running", 2)
+    settled = group(status, minMember=2)
+    assert patched(settled, [pod(), pod(), pod("Pending")])["pending"] == 1
+
+
 def test_an_unchanged_pod_group_status_is_not_written() -> None:
     first = patched(group(minMember=1), [pod()])
     settled = group(first, minMember=1)

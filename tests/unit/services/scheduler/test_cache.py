@@ -25,7 +25,8 @@ from muster.api.podgroup import PodGroup
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.plan import Plan
 from muster.model.status import TaskStatus
-from muster.services.scheduler.cache import Assumption, NotCached
+from muster.services.scheduler.assumptions import Assumption
+from muster.services.scheduler.cache import NotCached
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.pending_patches import GroupPatch
 
@@ -727,7 +728,7 @@ def test_an_assumption_that_cannot_be_counted_leaves_everything_as_it_was(
         with pytest.raises(OverflowError):
             made.cache.assume("p", Assumption(status, "n2"))
     made.show(node("n1", labels={"touched": "yes"}), pod("p", gpus=2, node=on))
-    assert made.cache.assumed("p") is before
+    assert made.cache.assumptions.get("p") is before
     assert made.snapshot().to_records().tasks == said.tasks
     assert made.idle_gpus() == idle
     made.cache.assume("p", Assumption(status, "n2"))
@@ -766,7 +767,7 @@ def test_a_request_that_is_over_confirms_no_later_decision(over: dict[str, Any])
     made.hide(request("p", "n1", **over))
     assert made.idle_gpus() == {"n1": 6000}
     made.show(request("p", "n1"))
-    assert made.cache.assumed("p") is None
+    assert made.cache.assumptions.get("p") is None
     assert made.idle_gpus() == {"n1": 6000}
 
 

@@ -10,7 +10,7 @@ from muster.base.timefmt import rfc3339
 from muster.engine.cycle import run_cycle
 from muster.model.status import TaskStatus
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
-from muster.services.scheduler.cache import Assumption
+from muster.services.scheduler.assumptions import Assumption
 
 PLACED = {
     "pod-group-name": "g",

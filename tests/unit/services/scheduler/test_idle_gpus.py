@@ -1,14 +1,19 @@
 """Idle GPUs are shown on the pod group, and are a reason to be preempted only as long as known."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.support.scheduler_world import SchedulerWorld, group, node, pod, queue, told
 
 from muster.api.names import ANNOTATION_IDLE_GPUS_SINCE
+from muster.base.clock import SystemClock
+from muster.base.log import Log, MemorySink
 from muster.model.cluster_objects import PodUtilisation
 from muster.model.usage import IdlePolicy
 from muster.services.scheduler.idle_gpus import IdleGpus
+from muster.services.scheduler.options import SchedulerServiceConfig
+from muster.services.scheduler.wiring import real_utilisation
 from muster.usage.idle import GpuReading
 from muster.usage.utilisation import Utilisation
 
@@ -121,3 +126,16 @@ def test_who_is_idle_makes_way_for_others_and_nobody_does_on_missing_data(
         await world.loop.cycle()
 
     assert evicted(told(story)) == gone
+
+
+def test_a_reading_that_has_become_stale_is_heard_as_none() -> None:
+    """Prometheus is away: whoever was idle when it was last asked may be at work by now."""
+    heard: list[Utilisation | None] = []
+    listener: Any = SimpleNamespace(heard=lambda reading, _: heard.append(reading))
+    supervisor: Any = SimpleNamespace(clock=SystemClock(), log=Log("test", MemorySink()))
+    fetcher = real_utilisation(supervisor, SchedulerServiceConfig(), listener, listener)
+    last = reading(0.0, sleeper=0.0)
+    fetcher.on_reading(last)
+    assert heard == [last, last], "idle GPUs and spare room"
+    fetcher.on_stale()
+    assert heard[2:] == [None, None]

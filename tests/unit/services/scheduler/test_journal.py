@@ -8,12 +8,13 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 from tests.support.busy_cluster import BusyCluster
 
+from muster.base.database_file import BadFile
 from muster.base.log import Log, MemorySink
 from muster.base.offload import inline
 from muster.foresight.journal.bounds import Bounds
 from muster.foresight.journal.reader import JournalReader, Query, history
 from muster.foresight.journal.replay import Same, compared
-from muster.foresight.journal.store import BadJournal, JournalStore, RecordedRules
+from muster.foresight.journal.store import JournalStore, RecordedRules
 from muster.services.scheduler.journal import Journal, journal_path, store_opener
 from muster.services.scheduler.meters import SchedulerMeters
 
@@ -46,7 +47,7 @@ async def test_every_cycle_of_a_scheduler_can_be_asked_about_and_decided_again(
 
 async def test_a_journal_that_cannot_be_opened_is_said_once_and_stops_nobody() -> None:
     def refused() -> JournalStore:
-        raise BadJournal("no such folder")
+        raise BadFile("no such folder")
 
     kept, sink = journal(refused)
     await noted(kept, 5)

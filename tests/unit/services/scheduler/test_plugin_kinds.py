@@ -1,5 +1,6 @@
 """A plugin that needs other objects of the API gets them through the cache; it has no client."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ from tests.support.scheduler_world import SchedulerWorld, group, node, pod, queu
 from tests.support.virtual_time import virtually
 
 from muster.api.kinds import Kind
+from muster.api.names import DEFAULT
 from muster.engine import registry
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import SessionPlugin, View
+from muster.engine.profiles.volcano import VOLCANO
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Rows
 from muster.services.scheduler.cycle_dump import CycleDump, decode_dump, encode_dump
+from muster.services.scheduler.roles import rights
 
 PRICE: Kind[dict[str, Any]] = Kind(dict, "example.com", "v1", "Price", "prices", False)
 
@@ -102,3 +106,22 @@ def test_objects_of_a_kind_that_a_plugin_names_are_in_the_next_snapshot(conf: Pa
         assert others["prices.example.com"]["n2"]["spec"] == {"perHour": 3}
 
     virtually(scenario())
+
+
+_PLUGINS_OF_OURS = sorted({*registry.PLUGINS.values(), *VOLCANO.plugins.values()})
+
+
+@pytest.mark.row(158)
+def test_the_scheduler_may_read_every_kind_that_a_plugin_of_ours_needs() -> None:
+    readable = {
+        f"{resource}.{group}".rstrip(".")
+        for rule in rights(DEFAULT).everywhere
+        if {"list", "watch"} <= set(rule["verbs"])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    modules = (place.partition(":") for place in _PLUGINS_OF_OURS)
+    plugins = [getattr(import_module(module), name) for module, _, name in modules]
+    needed = {kind.full_name for plugin in plugins for kind in getattr(plugin, "watches", ())}
+    assert needed >= {"resourcequotas", "noderesourcetopologies.topology.node.k8s.io"}
+    assert needed <= readable

@@ -20,6 +20,7 @@ from tests.support.scripted import Answer, refused
 from tests.support.virtual_time import virtually
 
 from muster.client.transport import Request
+from muster.services.scheduler.outdated_texts import OutdatedTexts
 
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/team/podgroups"
 PODS = "/api/v1/namespaces/team/pods"
@@ -137,7 +138,7 @@ def test_a_job_with_too_few_pods_has_a_condition_that_no_autoscaler_acts_on() ->
     assert world.server.written(PODS) == []
     events = world.server.events("NotReady")
     about = {(one["involvedObject"]["kind"], one["involvedObject"]["name"]) for one in events}
-    assert about == {("PodGroup", "g"), ("Pod", "a")}
+    assert about == {("PodGroup", "g"), ("Pod", "a"), ("Pod", "b")}
     assert {one["type"] for one in events} == {"Normal"}
     text = (
         "Job is not ready for scheduling. Waiting for 3 pods, currently 2 exist, 0 are gated. "
@@ -145,6 +146,21 @@ def test_a_job_with_too_few_pods_has_a_condition_that_no_autoscaler_acts_on() ->
         "workload that makes the pods, or lower its minimum."
     )
     assert {one["message"] for one in events} == {text} == {ours["message"]}
+
+
+def test_the_count_of_pods_that_are_missing_is_not_left_as_it_was_at_first() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1"), queue(), group("g", minimum=3))
+        world.show(pod("a", group="g"))
+        await cycle(world)
+        (first,) = conditions(world)
+        assert "1 of the 3 pods" in first[0]["message"]
+        world.show(group("g", minimum=3, status={"schedulingConditions": first}))
+        world.show(pod("b", group="g"))
+        await cycle(world)
+
+    _, second = conditions(told(scenario))
+    assert "2 of the 3 pods" in second[0]["message"]
 
 
 def test_a_group_that_backs_off_is_still_tried_once_its_pods_are_there() -> None:
@@ -234,6 +250,51 @@ def test_another_code_is_written_at_once_and_one_about_room_after_a_while() -> N
         assert await seen() == "TooLarge"
 
     assert len(conditions(told(scenario))) == 3
+
+
+def test_outdated_numbers_are_written_after_a_while_also_where_nothing_else_happens() -> None:
+    """On the group, and on its pod; without another event, for the reason is the same."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1", gpus=8), queue(), group("g"), pod("a", group="g", gpus=8))
+        world.show(group("r", preemptibility="non-preemptible"))
+        world.show(pod("r0", group="r", node="n1"))
+        deciding = asyncio.create_task(world.loop.run())
+        async with world.writing():
+            await world.settle()
+            world.show(group("g", status={"schedulingConditions": conditions(world)[-1]}))
+            (_, _, marked), *_ = world.server.written(f"{PODS}/a/status")
+            world.show(pod("a", group="g", gpus=8, status=marked["status"]))
+            world.show(pod("r1", group="r", node="n1"))
+            await asyncio.sleep(290)
+            assert len(conditions(world)) == 1
+            await asyncio.sleep(20)
+            assert len(conditions(world)) == 2
+            await asyncio.sleep(1000)
+        world.loop.stop()
+        await deciding
+
+    world = told(scenario)
+    (first,), (second,) = conditions(world)
+    assert "most free: 7 GPUs on n1" in first["message"]
+    assert "most free: 6 GPUs on n1" in second["message"]
+    bodies = [body for _, _, body in world.server.written(f"{PODS}/a/status")]
+    assert [body["status"]["conditions"][0]["message"] for body in bodies] == [
+        first["message"],
+        second["message"],
+    ]
+    assert len(world.server.events("Unschedulable")) == 2
+
+
+def test_the_longest_outdated_are_written_first_and_few_at_a_time() -> None:
+    outdated = OutdatedTexts()
+    outdated.keep([f"j{number}" for number in range(30)], now_s=0.0)
+    outdated.keep([f"j{number}" for number in reversed(range(50))], now_s=10.0)
+    assert outdated.due(299.0) == []
+    assert outdated.next_s() == 300.0
+    assert outdated.due(320.0) == sorted(f"j{number}" for number in range(30))[:20]
+    outdated.keep([], now_s=330.0)
+    assert (outdated.due(1000.0), outdated.next_s()) == ([], None)
 
 
 def test_the_queue_that_was_perhaps_meant_is_named_and_the_numbers_of_a_bound_are_fields() -> None:

@@ -400,8 +400,9 @@ def test_a_bind_request_that_another_scheduler_made_is_left_alone() -> None:
         await world.binder_has_heard()
         assert (world.task("p").status, world.task("p").node) == (TaskStatus.BINDING, "n2")
 
-    writes = told(scenario).server.written("/bindrequests")
-    assert [method for method, _, _ in writes] == ["POST"]
+    world = told(scenario)
+    assert [method for method, _, _ in world.server.written("/bindrequests")] == ["POST"]
+    assert world.server.events("Scheduled") == []
 
 
 def test_a_bind_request_that_says_what_we_decided_counts_as_made() -> None:

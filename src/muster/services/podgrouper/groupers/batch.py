@@ -13,7 +13,8 @@ def group_job(workload: Workload) -> Group:
     """One group per Job; pods of a group from before that rule stay where they are."""
     group = base_group(workload, workload.top)
     legacy = f"pg-{fields.name_of(workload.pod)}-{fields.uid_of(workload.top)}"
-    if workload.settings.finds_legacy_groups and legacy in _group_names(workload):
+    is_looked_for = workload.settings.finds_legacy_groups and legacy != group.name
+    if is_looked_for and legacy in _group_names(workload):
         return replace(group, name=legacy, min_member=1)
     return replace(group, min_member=_job_minimum(workload.top))
 
@@ -44,13 +45,17 @@ def group_runai_job(workload: Workload) -> Group:
 
 
 def _job_minimum(job: Object) -> int:
-    value = fields.annotations(job).get(names.ANNOTATION_BATCH_MIN_MEMBER)
+    key = names.ANNOTATION_BATCH_MIN_MEMBER
+    value = fields.annotations(job).get(key)
     if value is None:
         return 1
     try:
         return fields.parsed_int(value)
     except ValueError as unreadable:
-        raise GroupingError(f"invalid min-member annotation value: {unreadable}") from None
+        text = f"invalid min-member annotation value: {unreadable}"
+        raise GroupingError(
+            text, fields.whole_number_fix(key, f"Job {fields.name_of(job)}")
+        ) from None
 
 
 def _group_names(workload: Workload) -> set[str]:

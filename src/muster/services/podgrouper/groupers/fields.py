@@ -75,6 +75,11 @@ def parsed_int(value: str, what: str = "strconv.ParseInt") -> int:
     return int(value)
 
 
+def whole_number_fix(key: str, where: str) -> str:
+    """What to write where an annotation, or a label, holds what is no number."""
+    return f'write a whole number, such as "2", in {key} of {where}'
+
+
 def _typed(thing: Object, path: Sequence[str], wanted: type, wanted_name: str) -> Any:
     value: Any = thing
     for depth, part in enumerate(path):

@@ -11,6 +11,16 @@ Object = Mapping[str, Any]
 class GroupingError(Exception):
     """This workload cannot be grouped; the text says why and becomes an event on the pod."""
 
+    def __init__(self, text: str, fix: str = "") -> None:
+        super().__init__(text)
+        self.fix = fix
+        """Where, and what to write instead, where the original's text does not say it."""
+
+    @property
+    def sentence(self) -> str:
+        """The original's text, which tools match, and then ours."""
+        return f"{self}: {self.fix}" if self.fix else str(self)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupTopology:

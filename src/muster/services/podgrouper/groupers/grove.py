@@ -38,14 +38,14 @@ def group_pod_gang(workload: Workload) -> Group:
     """One group per PodGang, with a leaf per group of pods."""
     gang = _gang_of(workload)
     topology_name = _topology_name(gang, workload.top)
-    members = _members(gang, topology_name)
+    group = _with_wishes_of_set(workload, gang, _base(workload, gang, topology_name))
     parents, parent_of = _parents(gang, topology_name)
+    members = _members(gang, topology_name)
     leaves = tuple(
         SubGroup(one.name, one.least, parent=parent_of.get(one.name), topology=one.topology)
         for one in members
     )
     pod_name = fields.name_of(workload.pod)
-    group = _with_wishes_of_set(workload, gang, _base(workload, gang, topology_name))
     return replace(
         group,
         min_member=sum(one.least for one in members),
@@ -106,7 +106,8 @@ def _base(workload: Workload, gang: Object, topology_name: str) -> Group:
 def _with_wishes_of_set(workload: Workload, gang: Object, group: Group) -> Group:
     """What the set that owns the gang says, where the gang itself does not."""
     owner = workload.top
-    wishes, marks = fields.annotations(owner), fields.labels(owner)
+    marks = {**fields.labels(owner), **group.labels}
+    wishes = {**fields.annotations(owner), **group.annotations}
     fallback = topology_of(wishes)
     queue_key = workload.settings.queue_label
     says_queue = queue_key in fields.labels(gang) or queue_key in fields.labels(workload.pod)
@@ -116,11 +117,12 @@ def _with_wishes_of_set(workload: Workload, gang: Object, group: Group) -> Group
     staleness = duration_or_empty(wishes.get(names.ANNOTATION_STALENESS_GRACE_PERIOD, ""))
     return replace(
         group,
-        labels={**marks, **group.labels},
-        annotations={**wishes, **group.annotations},
+        labels=marks,
+        annotations=wishes,
         queue=group.queue if says_queue else marks.get(queue_key, group.queue),
-        priority_class=marks.get(names.LABEL_PRIORITY_CLASS) or group.priority_class,
-        preemptibility=_preemptibility(owner, group),
+        # A label, also of the gang itself and whatever it says, beats the gang's field.
+        priority_class=marks.get(names.LABEL_PRIORITY_CLASS, group.priority_class),
+        preemptibility=_preemptibility(workload, gang, marks, group),
         preemption_delay=delay or group.preemption_delay,
         staleness_grace_period=group.staleness_grace_period or staleness,
         topology=GroupTopology(
@@ -131,33 +133,37 @@ def _with_wishes_of_set(workload: Workload, gang: Object, group: Group) -> Group
     )
 
 
-def _preemptibility(owner: Object, group: Group) -> str:
-    value = fields.labels(owner).get(names.LABEL_PREEMPTIBILITY)
-    if not value:
+def _preemptibility(
+    workload: Workload, gang: Object, marks: Mapping[str, str], group: Group
+) -> str:
+    value = marks.get(names.LABEL_PREEMPTIBILITY)
+    if value is None:
         return group.preemptibility
-    if value.lower() not in ("preemptible", "non-preemptible"):
+    if value not in ("", "preemptible", "non-preemptible"):
+        namespace = fields.namespace_of(workload.pod)
         raise GroupingError(
-            f"failed to get metadata from top owner {fields.key_of(owner)}. Err: failed to parse "
-            f"preemptibility from top owner {group.namespace}/{group.name}. "
-            f"Err: invalid preemptibility value: {value}"
+            f"failed to get metadata from top owner {namespace}/{fields.name_of(gang)}. Err: "
+            f"failed to parse preemptibility from top owner {group.namespace}/{group.name}. "
+            f"Err: invalid preemptibility value: {value}",
+            f"write preemptible or non-preemptible in the label {names.LABEL_PREEMPTIBILITY}",
         )
-    return value.lower()
+    return value
 
 
 def _members(gang: Object, topology_name: str) -> list[_Member]:
     found = []
     for number, entry in enumerate(fields.items(gang, "spec", "podgroups")):
+        where = f"spec.podgroups[{number}]"
         try:
-            found.append(_member(entry, topology_name, fields.namespace_of(gang)))
+            found.append(_member(entry, topology_name, where, gang))
         except GroupingError as wrong:
             raise GroupingError(
-                f"failed to parse spec.podgroups[{number}] from PodGang {fields.key_of(gang)}. "
-                f"Err: {wrong}"
+                f"failed to parse {where} from PodGang {fields.key_of(gang)}. Err: {wrong}"
             ) from None
     return found
 
 
-def _member(entry: Mapping[str, Any], topology_name: str, namespace: str) -> _Member:
+def _member(entry: Mapping[str, Any], topology_name: str, where: str, gang: Object) -> _Member:
     name = fields.text(entry, "name")
     if not name:
         raise GroupingError("missing required 'name' field")
@@ -166,16 +172,29 @@ def _member(entry: Mapping[str, Any], topology_name: str, namespace: str) -> _Me
         raise GroupingError("missing required 'minReplicas' field")
     if least <= 0:
         raise GroupingError("invalid 'minReplicas' field. Must be greater than 0")
-    references = fields.items(entry, "podReferences")
-    for reference in references:
-        if reference.get("namespace") != namespace:
-            raise GroupingError(
-                "cross-namespace pod reference not allowed: pod "
-                f"{reference.get('namespace')}/{reference.get('name')} cannot be referenced from "
-                f"PodGang in namespace {namespace}"
-            )
-    pods = frozenset(str(reference.get("name")) for reference in references)
+    if entry.get("podReferences") is None:
+        raise GroupingError("missing required 'podReferences' field")
+    listed = enumerate(fields.items(entry, "podReferences"))
+    pods = frozenset(_referred(one, f"{where}.podreferences[{at}]", gang) for at, one in listed)
     return _Member(name, least, pods, _pack_constraint(entry, topology_name))
+
+
+def _referred(reference: Mapping[str, Any], path: str, gang: Object) -> str:
+    """The pod of a reference, which is in the namespace of its gang."""
+    where, name = fields.text(reference, "namespace"), fields.text(reference, "name")
+    for field, value in (("namespace", where), ("name", name)):
+        if value is None:
+            raise GroupingError(
+                f"failed to parse {path} from PodGang {fields.key_of(gang)}. "
+                f"Err: missing required '{field}' field"
+            )
+    namespace = fields.namespace_of(gang)
+    if where != namespace:
+        raise GroupingError(
+            f"cross-namespace pod reference not allowed: pod {where}/{name} cannot be referenced "
+            f"from PodGang in namespace {namespace}"
+        )
+    return str(name)
 
 
 def _parents(gang: Object, topology_name: str) -> tuple[tuple[SubGroup, ...], dict[str, str]]:

@@ -109,8 +109,9 @@ def _annotated_minimum(wishes: Mapping[str, str], where: str) -> int | None:
         if number < 1:
             raise ValueError(f"value {number} must be >= 1")
     except ValueError as wrong:
+        key = names.ANNOTATION_BATCH_MIN_MEMBER
         raise GroupingError(
-            f"invalid {names.ANNOTATION_BATCH_MIN_MEMBER} annotation on {where}: {wrong}"
+            f"invalid {key} annotation on {where}: {wrong}", fields.whole_number_fix(key, where)
         ) from None
     return number
 

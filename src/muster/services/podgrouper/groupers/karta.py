@@ -29,6 +29,7 @@ def karta_of(workload: Workload) -> Object | None:
         if not karta["metadata"].get("deletionTimestamp")
         and _root_kind(karta) == (group, version, kind)
         and _instructions(karta)
+        and _is_sound(karta)
     ]
     return fitting[0] if len(fitting) == 1 else None
 
@@ -36,33 +37,45 @@ def karta_of(workload: Workload) -> Object | None:
 def group_by_karta(workload: Workload, karta: Object) -> Group:
     """A leaf per listed component; without a list, a gang of the root's scale."""
     instructions = _instructions(karta)
-    group = base_group(workload, workload.top, considered=workload.owners or [workload.top])
+    group = base_group(workload, workload.top)
     described = instructions.get("podGroup")
     if not described:
         return _flat(workload, karta, group, instructions["podGroups"])
     name = f"pg-{fields.uid_of(workload.top)}-{described.get('name', '')}"
     group = replace(group, name=name)
-    wanted = _topology(described.get("topology"), "podGroup")
+    wanted = _topology(described.get("topology"))
     if wanted:
         group = replace(group, topology=wanted)
     listed = described.get("subGroups") or []
     if not listed:
         return replace(group, min_member=_scale(workload.top, karta, _root_name(karta)))
-    leaves = tuple(
-        SubGroup(
-            part["componentName"],
-            _scale(workload.top, karta, part["componentName"]),
-            topology=_topology(part.get("topology"), part["componentName"]),
-        )
-        for part in listed
-    )
+    leaves = tuple(_leaf(workload, karta, part) for part in listed)
+    names = (leaf.name for leaf in leaves if _is_of(workload.pod, karta, leaf.name))
     return replace(
         group,
         min_member=None,
         min_sub_group=len(leaves),
         sub_groups=leaves,
-        pod_sub_group=_component_of(workload.pod, karta, [leaf.name for leaf in leaves]),
+        pod_sub_group=next(names, ""),
     )
+
+
+def _leaf(workload: Workload, karta: Object, part: Mapping[str, Any]) -> SubGroup:
+    name = str(part.get("componentName") or "")
+    if not any(one.get("name") == name for one in _components(karta)):
+        raise GroupingError(f"component {name} not found", _karta_fix(karta))
+    scale = _scale(workload.top, karta, name)
+    if scale <= 0:
+        raise GroupingError(
+            f"component {name} must expose a replica scale definition",
+            f"{workload.top.get('kind')} {fields.name_of(workload.top)} asks for no pods of it "
+            "as it is; give it replicas, or have the component taken out of the Karta's subGroups",
+        )
+    return SubGroup(name, scale, topology=_topology(part.get("topology")))
+
+
+def _karta_fix(karta: Object) -> str:
+    return f"correct the gang instructions of Karta {fields.name_of(karta)}"
 
 
 def _flat(
@@ -71,7 +84,7 @@ def _flat(
     """The older form: one group, sized by its first component that this pod matches."""
     for entry in described:
         names = [part["componentName"] for part in entry.get("members") or []]
-        if not names or _component_of(workload.pod, karta, names):
+        if not names or any(_is_of(workload.pod, karta, name) for name in names):
             minimum = sum(_scale(workload.top, karta, name) for name in names) or 1
             return replace(group, name=f"pg-{fields.uid_of(workload.top)}", min_member=minimum)
     return group
@@ -87,6 +100,15 @@ def _root_kind(karta: Object) -> tuple[str, str, str]:
     return str(kind.get("group", "")), str(kind.get("version", "")), str(kind.get("kind", ""))
 
 
+def _is_sound(karta: Object) -> bool:
+    """Whether its components are a tree below the root: the original passes over any other."""
+    root, *children = _components(karta)
+    names = [str(one.get("name") or "") for one in (root, *children)]
+    reached = [one.get("name") for one in _subtree(karta, names[0])]
+    is_tree = all(names) and len(set(names)) == len(names) == len(reached)
+    return is_tree and not root.get("ownerRef") and root.get("statusDefinition") is not None
+
+
 def _root_name(karta: Object) -> str:
     return str(_components(karta)[0].get("name", ""))
 
@@ -98,41 +120,55 @@ def _components(karta: Object) -> list[Mapping[str, Any]]:
 
 
 def _scale(owner: Object, karta: Object, component: str) -> int:
-    """How many pods a component has, those of the components below it included."""
-    total = 0
-    for one in _components(karta):
-        if one.get("name") == component:
-            total += _own_scale(owner, one)
-        elif one.get("ownerRef") == component:
-            total += _scale(owner, karta, str(one.get("name")))
-    if total <= 0:
-        raise GroupingError(
-            f"component {component} of {fields.key_of(owner)} has a scale of {total}; "
-            "a gang needs at least one pod"
-        )
-    return total
+    """The pods of a component and of those below it: what both say is multiplied, and who says
+    nothing leaves it to the other. Where no component of a Karta has a scale, its leaves count.
+    """
+    listed = _components(karta)
+    if not any(one.get("scaleDefinition") for one in listed):
+        return sum(_has_pods(one) for one in _subtree(karta, component))
+    this = next(one for one in listed if one.get("name") == component)
+    own = _own_scale(owner, this.get("scaleDefinition") or {})
+    below = [str(one.get("name")) for one in listed if one.get("ownerRef") == component]
+    total = sum(_scale(owner, karta, name) for name in below)
+    return own * total if own and total else own or total
 
 
-def _own_scale(owner: Object, component: Mapping[str, Any]) -> int:
-    if not (component.get("specDefinition") or {}).get("podTemplateSpecPath"):
-        return 0
-    path = (component.get("scaleDefinition") or {}).get("replicasPath")
-    value = _at(owner, path) if path else 1
-    return value if isinstance(value, int) else 1
+def _own_scale(owner: Object, definition: Mapping[str, Any]) -> int:
+    for key in ("minReplicasPath", "replicasPath"):
+        value = _at(owner, definition[key]) if definition.get(key) else None
+        if isinstance(value, int) and value > 0:
+            return value
+    return 0
 
 
-def _component_of(pod: Object, karta: Object, names: Sequence[str]) -> str:
-    for one in _components(karta):
-        selector = (one.get("podSelector") or {}).get("componentTypeSelector") or {}
-        if one.get("name") not in names or not selector.get("keyPath"):
-            continue
-        value = _at(pod, selector["keyPath"])
-        if value is not None and ("value" not in selector or value == selector["value"]):
-            return str(one["name"])
-    return ""
+def _has_pods(component: Mapping[str, Any]) -> bool:
+    paths = ("podTemplateSpecPath", "podSpecPath", "fragmentedPodSpecDefinition")
+    return any((component.get("specDefinition") or {}).get(path) for path in paths)
 
 
-def _topology(wanted: Mapping[str, str] | None, where: str) -> GroupTopology | None:
+def _subtree(karta: Object, root: str) -> list[Mapping[str, Any]]:
+    """A component and all below it; a description may go in a circle."""
+    listed, names = _components(karta), [root]
+    for name in names:
+        below = (str(one.get("name")) for one in listed if one.get("ownerRef") == name)
+        names += [one for one in below if one not in names]
+    return [one for one in listed if one.get("name") in names]
+
+
+def _is_of(pod: Object, karta: Object, component: str) -> bool:
+    """Whether the pod is of the component, or of one below it."""
+    return any(_is_selected(pod, one) for one in _subtree(karta, component))
+
+
+def _is_selected(pod: Object, component: Mapping[str, Any]) -> bool:
+    selector = (component.get("podSelector") or {}).get("componentTypeSelector") or {}
+    if not selector.get("keyPath"):
+        return False
+    value = _at(pod, selector["keyPath"])
+    return value is not None and ("value" not in selector or value == selector["value"])
+
+
+def _topology(wanted: Mapping[str, str] | None) -> GroupTopology | None:
     if not wanted:
         return None
     found = GroupTopology(
@@ -140,8 +176,10 @@ def _topology(wanted: Mapping[str, str] | None, where: str) -> GroupTopology | N
         wanted.get("requiredTopologyLevel", ""),
         wanted.get("preferredTopologyLevel", ""),
     )
-    if not found.name or not (found.required or found.preferred):
-        raise GroupingError(f"topology of {where} needs topologyName and at least one level")
+    if not found.name:
+        raise GroupingError("topology constraint must include topology name")
+    if not (found.required or found.preferred):
+        raise GroupingError("topology constraint must include preferred or required topology level")
     return found
 
 

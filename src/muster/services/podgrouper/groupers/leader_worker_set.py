@@ -163,7 +163,9 @@ def _segmentation(lws: Object, pod: Object, pods: int) -> _Segments | None:
             raise GroupingError(f"more than {MOST_SEGMENTS} segments")
     except GroupingError as wrong:
         where = f"LWS {fields.key_of(lws)}"
-        raise GroupingError(f"failed to get sub group policy for {where}: {wrong}") from None
+        raise GroupingError(
+            f"failed to get sub group policy for {where}: {wrong}", wrong.fix
+        ) from None
     leader_apart = str(policy.get("subGroupPolicyType") or "LeaderWorker") == "LeaderExcluded"
     return _Segments(pods, size, leader_apart, segment_topology(pod, template, lws))
 
@@ -184,5 +186,6 @@ def _segment_size(
     except ValueError as wrong:
         where = f"LWS {fields.key_of(lws)}"
         raise GroupingError(
-            f"invalid segment size annotation {value} in {where}: {wrong}"
+            f"invalid segment size annotation {value} in {where}: {wrong}",
+            fields.whole_number_fix(SEGMENT_SIZE, where),
         ) from None

@@ -88,7 +88,10 @@ def _segment_size(pod: Object, worker: Mapping[str, Any]) -> int | None:
             if size <= 0:
                 raise ValueError("must be greater than 0")
         except ValueError as wrong:
-            raise GroupingError(f"invalid segment size {value} on {where}, err: {wrong}") from None
+            raise GroupingError(
+                f"invalid segment size {value} on {where}, err: {wrong}",
+                fields.whole_number_fix(SEGMENT_SIZE, where),
+            ) from None
         return size
     return None
 

@@ -1,6 +1,7 @@
 """Which grouper serves which kind of top owner. One table; a new kind is a new line."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from muster.api import names
@@ -92,7 +93,9 @@ def group_below_top_owner(workload: Workload) -> Group | None:
     delegate = _full_owner(workload, below[-1]) if below else {**_POD, **workload.pod}
     merged = _with_gaps_filled(workload, delegate, skipped)
     owners = [*below[:-1], merged] if below else []
-    inner = Workload(workload.pod, merged, owners, workload.reads, workload.settings)
+    # As in the original, a Karta describes top owners only.
+    settings = replace(workload.settings, uses_kartas=False)
+    inner = Workload(workload.pod, merged, owners, workload.reads, settings)
     return group_of(inner)
 
 

@@ -183,6 +183,8 @@ def _partition_of(case: _Case, wish: Wish) -> Iterator[Member]:
     tasks = {task.name: task for task in case.job.spec.tasks}
     cause, task = wish.event.member, tasks.get(wish.event.task)
     parts = task.partition_policy if task is not None else None
+    if cause is None and parts is not None:
+        return iter(())  # What is true of the whole task is no part's.
     size = parts.partition_size if parts is not None else VOLCANO_JOB_PODS_MAX
     part = cause.index // size if cause is not None else 0
     return (one for one in _task_of(case, wish) if one.index // size == part)

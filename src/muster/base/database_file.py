@@ -1,0 +1,90 @@
+"""A SQLite file that one process writes: opened, changed all or nothing, kept within a size.
+
+What goes first where it grows too large is known to whoever keeps something in it.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_FACTS: Final = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID"
+_LOG_MAX_BYTES: Final = 16 * 2**20
+"""What the write-ahead log beside the file is cut back to after it was longer."""
+
+
+class BadFile(Exception):
+    """The file cannot be used; the text says why and what to do."""
+
+
+class DatabaseFile:
+    """Opened, with its tables. `what` and `instead` are for people: the journal, another folder."""
+
+    def __init__(
+        self, path: Path, tables: Iterable[str], version: int, what: str, instead: str
+    ) -> None:
+        fix = f"move the file away, or name {instead}"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._database = _connected(path)
+            for statement in (_FACTS, *tables):
+                self._database.execute(statement)
+            self._database.execute("INSERT OR IGNORE INTO facts VALUES ('format', ?)", (version,))
+            found = self.fact("format")
+        except (sqlite3.Error, OSError) as error:
+            raise BadFile(f"{what} {path} cannot be used ({error}): {fix}") from None
+        if found != version:
+            said = f"{what} {path} has format {found}, this version writes {version}"
+            raise BadFile(f"{said}: {fix}")
+
+    def close(self) -> None:
+        self._database.close()
+
+    def execute(self, statement: str, values: Iterable[object] = ()) -> sqlite3.Cursor:
+        return self._database.execute(statement, tuple(values))
+
+    def executemany(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+        self._database.executemany(statement, rows)
+
+    def fact(self, name: str) -> int | None:
+        found = self.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return found[0] if found else None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of it or nothing."""
+        self.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.execute("COMMIT")
+        except BaseException:
+            self.execute("ROLLBACK")
+            raise
+
+    def size_bytes(self) -> int:
+        """What the file needs, without pages that are free."""
+        pages, free, size = (
+            self.execute(f"PRAGMA {what}").fetchone()[0]
+            for what in ("page_count", "freelist_count", "page_size")
+        )
+        return int((pages - free) * size)
+
+    def keep_within(self, size_max_bytes: int, let_go: Callable[[], bool]) -> None:
+        """Let go until the rest fits, or nothing more goes; then hand back what is free."""
+        while self.size_bytes() > size_max_bytes and let_go():
+            pass
+        # As a script, which goes on until it is through: each step hands back one page only.
+        self._database.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(PASSIVE)")
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+    for setting in (
+        "auto_vacuum=INCREMENTAL",
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        f"journal_size_limit={_LOG_MAX_BYTES}",
+    ):
+        database.execute(f"PRAGMA {setting}")
+    return database
