@@ -5,22 +5,36 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
+from tests.support import company
 from tests.support.browser import DESKTOP, PHONE, browsing
 from tests.support.moments import moment_of
+from tests.support.served_web import Fixed
 
 from muster.base.clock import SystemClock
+from muster.base.offload import in_thread
 from muster.model.records import TopologyRecord
 from muster.testing import make
 from muster.web.board import Board, difference
+from muster.web.handlers import Handlers
+from muster.web.live import LiveCluster
 from muster.web.server import WebPart
 
 pytestmark = pytest.mark.browser
 
 _RACKS = 2
+_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: one, labels: {kai.scheduler/queue: serving}}
+spec:
+  schedulerName: kai-scheduler
+  containers: [{name: c, resources: {limits: {nvidia.com/gpu: "2"}}}]
+"""
 
 
 @dataclass
@@ -60,9 +74,18 @@ def _team(name: str, runs: int, waits: int) -> list[make.Part]:
 
 
 @asynccontextmanager
-async def _served() -> AsyncIterator[Site]:
-    board = Board("laptop")
-    part = WebPart("127.0.0.1", 0, board, SystemClock())
+async def _served(folder: Path | None = None) -> AsyncIterator[Site]:
+    """With a folder: of the company, whose journal and usage are written there."""
+    board, clock = Board("laptop"), SystemClock()
+    handlers = None
+    if folder is not None:
+        company.write_journal(folder / "journal")
+        company.write_usage(folder / "usage.db")
+        source, now = Fixed(company.records()), company.CompanyClock()
+        live = LiveCluster(source, now, in_thread, folder / "journal", token_key=b"key")
+        handlers = Handlers(live, usage_store=folder / "usage.db")
+        board.show(moment_of(company.records()), b"{}")
+    part = WebPart("127.0.0.1", 0, board, clock, questions=handlers)
     running = asyncio.create_task(part.run())
     await part.listening.wait()
     yield Site(board, part)
@@ -95,6 +118,96 @@ async def test_no_page_shuts_anybody_out(size: tuple[int, int], scheme: str) -> 
             assert found.response["violations"] == [], name
             is_wider = "document.documentElement.scrollWidth > innerWidth"
             assert not await page.evaluate(is_wider), f"{name} is wider than the screen"
+
+
+_ASKED = (
+    "overview",
+    "job/default/seg",
+    "evictions",
+    "usage",
+    "plan",
+    "queue/llm",
+    "jobs?by=shapes",
+)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+async def test_no_page_of_answers_shuts_anybody_out(
+    size: tuple[int, int], scheme: str, tmp_path: Path
+) -> None:
+    async with _served(tmp_path) as site, browsing(size, scheme) as page:
+        await page.clock.install(time=company.NOW_S)
+        for name in _ASKED:
+            await page.goto(site.address(name))
+            await expect(page.locator("main .loading, main .problem")).to_have_count(0)
+            found = await Axe().run(page)
+            assert found.response["violations"] == [], name
+            is_wider = "document.documentElement.scrollWidth > innerWidth"
+            assert not await page.evaluate(is_wider), f"{name} is wider than the screen"
+
+
+async def test_a_job_tells_why_it_waits_what_would_help_and_what_happened(tmp_path: Path) -> None:
+    async with _served(tmp_path) as site, browsing() as page:
+        await page.goto(site.address("job/default/seg"))
+        await expect(page.locator(".verdict")).to_have_text("NoRoom")
+        await expect(page.get_by_text("What would start it")).to_be_visible(timeout=30_000)
+        await page.goto(site.address("job/default/det"))
+        await expect(page.locator(".story li.refused")).to_contain_text("NoRoom. No node has 8")
+
+
+async def test_a_job_that_ended_keeps_its_page(tmp_path: Path) -> None:
+    async with _served(tmp_path) as site, browsing() as page:
+        await page.goto(site.address("job/default/sweep-9"))
+        await expect(page.locator("main")).to_contain_text("It ended")
+        await expect(page.locator(".story li.evicted")).to_contain_text("for default/chat")
+
+
+async def test_evictions_say_for_whom_by_which_rule_and_what_was_lost(tmp_path: Path) -> None:
+    async with _served(tmp_path) as site, browsing() as page:
+        await page.clock.install(time=company.NOW_S)
+        await page.goto(site.address("evictions"))
+        await expect(page.locator(".tiles")).to_contain_text("5.7 GPU-hours of work lost")
+        row = page.get_by_role("row", name=re.compile("sweep-9"))
+        await expect(row).to_contain_text("reclaim")
+        await expect(row).to_contain_text("default/chat")
+        await page.locator("select").first.select_option("1 hour")
+        await expect(page.get_by_role("row", name=re.compile("etl"))).to_have_count(0)
+
+
+async def test_usage_is_a_chart_a_table_and_a_file(tmp_path: Path) -> None:
+    async with _served(tmp_path) as site, browsing() as page:
+        await page.clock.install(time=company.NOW_S)
+        await page.goto(site.address("usage"))
+        picture = page.get_by_role("img", name=re.compile("GPUs held"))
+        await expect(picture).to_have_attribute("aria-label", re.compile("llm up to 28"))
+        await expect(page.get_by_role("row", name=re.compile("^llm"))).to_contain_text("460.5")
+        await page.locator("select").nth(1).select_option("user")
+        await expect(page.get_by_role("row", name=re.compile("^ana"))).to_contain_text("380")
+        async with page.expect_download() as saved:
+            await page.get_by_role("button", name="CSV").click()
+        file = await (await saved.value).path()
+        assert file.read_text().splitlines()[1].startswith('"ana"')
+
+
+async def test_a_plan_and_another_quota_are_asked_on_the_page(tmp_path: Path) -> None:
+    async with _served(tmp_path) as site, browsing() as page:
+        await page.goto(site.address("plan"))
+        await page.get_by_label("Manifests").fill(_POD)
+        await page.get_by_role("button", name="Ask").first.click()
+        await expect(page.locator(".verdict")).to_have_text("It would start now.")
+        await page.get_by_label("Queue").select_option("llm")
+        await page.get_by_label("GPUs").fill("64")
+        await page.get_by_role("button", name="Ask").last.click()
+        await expect(page.get_by_role("row", name=re.compile("^llm"))).to_be_visible()
+        await page.get_by_label("Manifests").fill("kind: [")
+        await page.get_by_role("button", name="Ask").first.click()
+        await expect(page.get_by_role("alert")).to_contain_text("Correct the field")
+
+
+async def test_without_a_journal_that_is_said_and_nothing_is_made_up() -> None:
+    async with _open("evictions", *_team("a", 1, 0)) as (_, page):
+        await expect(page.get_by_role("alert")).to_contain_text("nothing at /api/v1/history")
 
 
 async def test_amounts_change_in_place_and_rows_stay() -> None:
@@ -161,9 +274,9 @@ async def test_until_the_cluster_is_read_no_number_is_made_up() -> None:
     async with _served() as site, browsing() as page:
         await page.goto(site.address("overview"))
         await expect(page.get_by_text("The cluster is being read.")).to_be_visible()
-        await expect(page.locator(".facts")).to_have_count(0)
+        await expect(page.locator(".tiles")).to_have_count(0)
         site.show(*_team("a", 2, 0))
-        await expect(page.locator(".facts")).to_contain_text("2 of 32 GPUs used")
+        await expect(page.locator(".tiles")).to_contain_text("2 of 32 GPUs used")
 
 
 async def test_a_lost_connection_is_said_and_what_was_seen_stays() -> None:

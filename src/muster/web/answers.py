@@ -32,8 +32,15 @@ def is_known(path: str) -> bool:
     return path in ("status", "map", "jobs", *_LISTS) or bool(name and kind in _ONES)
 
 
-def answer(moment: Moment, path: str, query: Mapping[str, str], cluster: str = "") -> Any:
-    """What is below /api/v1; raises `NotThere` or `BadQuestion`."""
+def answer(
+    moment: Moment,
+    path: str,
+    query: Mapping[str, str],
+    cluster: str = "",
+    visible: frozenset[str] | None = None,
+) -> Any:
+    """What is below /api/v1; raises `NotThere` or `BadQuestion`. `visible`: jobs are listed of
+    these namespaces only, page by page too."""
     if not is_known(path):
         raise NotThere(f"There is nothing at {path}.")
     kind, _, name = path.partition("/")
@@ -42,7 +49,7 @@ def answer(moment: Moment, path: str, query: Mapping[str, str], cluster: str = "
     if path == "map":
         return gpu_map(moment)
     if path == "jobs":
-        return _jobs(moment, query)
+        return _jobs(moment, query, visible)
     if path in _LISTS:
         title, view = _LISTS[path]
         return _listed(title, moment, view(moment))
@@ -68,7 +75,9 @@ _ONES: Final[Mapping[str, Callable[[Moment, str], Any]]] = {
 }
 
 
-def _jobs(moment: Moment, query: Mapping[str, str]) -> dict[str, Any]:
+def _jobs(
+    moment: Moment, query: Mapping[str, str], visible: frozenset[str] | None
+) -> dict[str, Any]:
     asked = dict(query)
     sort, limit, cursor = (asked.pop(name, "") for name in ("sort", "limit", "cursor"))
     fields = job_views.Filter.names()
@@ -78,11 +87,11 @@ def _jobs(moment: Moment, query: Mapping[str, str]) -> dict[str, Any]:
     if sort.removeprefix("-") not in ("", *job_views.SORTS):
         raise BadQuestion("UnknownField", f"Jobs are not sorted by {sort}.", job_views.SORTS)
     first, most = _number(cursor, 0), _number(limit, _PAGE)
-    found = job_views.jobs(moment, job_views.Filter(**asked), sort)
     end = first + min(most or PAGE_MAX, PAGE_MAX)
-    following = str(end) if end < len(found) else ""
-    shown = _listed("JobList", moment, found[first:end])
-    return shown | {"total": len(found), "next": following}
+    wanted = job_views.Filter(**asked, visible=visible)
+    total, found = job_views.page(moment, wanted, sort, first, end)
+    following = str(end) if end < total else ""
+    return _listed("JobList", moment, found) | {"total": total, "next": following}
 
 
 def _listed(kind: str, moment: Moment, items: list[Any]) -> dict[str, Any]:

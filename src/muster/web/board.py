@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from muster.web.moment import Moment
+from muster.web.shapes import Map
 from muster.web.views.nodes import gpu_map
 from muster.web.views.queues import queues
 from muster.web.views.status import status
@@ -76,14 +78,28 @@ def difference(before: Moment | None, after: Moment, cluster: str = "") -> bytes
         "rev": after.revision,
         "at": after.at_s,
         "status": status(after, cluster),
-        "queues": [
-            [queue.name, queue.gpu.used, queue.gpu.share, queue.jobs.running, queue.jobs.waiting]
-            for queue in queues(after)
-        ],
+        "queues": _changed_queues(before, after),
     }
     if before is not None:
         told["map"] = _changed_cells(before, after)
     return msgspec.json.encode(told)
+
+
+def _changed_queues(before: Moment | None, after: Moment) -> list[list[Any]]:
+    """Those of which something else is shown, or all."""
+    known = {} if before is None else {row[0]: row for row in _queue_rows(before)}
+    return [row for row in _queue_rows(after) if known.get(row[0]) != row]
+
+
+def _queue_rows(moment: Moment) -> list[list[Any]]:
+    found = moment.made.get("queue rows")
+    if found is None:
+        found = moment.made["queue rows"] = [
+            [queue.name, queue.gpu.used, queue.gpu.share, queue.jobs.running, queue.jobs.waiting]
+            for queue in queues(moment)
+        ]
+    rows: list[list[Any]] = found
+    return rows
 
 
 def _changed_cells(before: Moment, after: Moment) -> dict[str, Any] | None:
@@ -91,16 +107,16 @@ def _changed_cells(before: Moment, after: Moment) -> dict[str, Any] | None:
     old, new = gpu_map(before), gpu_map(after)
     if (old.nodes, old.per, old.rack) != (new.nodes, new.per, new.rack):
         return None
-    holder = _holder(new.jobs)
-    was = _holder(old.jobs)
+    was, holders = _holders(old), _holders(new)
     cells = [
-        [cell, holder(now), new.queues[now - 1] if now > 0 else ""]
-        for cell, (then, now) in enumerate(zip(old.gpu, new.gpu, strict=True))
-        if was(then) != holder(now)
+        [cell, holders[cell], new.queues[new.gpu[cell] - 1] if new.gpu[cell] > 0 else ""]
+        for cell in np.flatnonzero(was != holders).tolist()
     ]
     states = [[row, state] for row, state in enumerate(new.state) if state != old.state[row]]
     return {"cells": cells, "states": states}
 
 
-def _holder(jobs: tuple[str, ...]) -> Callable[[int], str]:
-    return lambda number: jobs[number - 1] if number > 0 else ""
+def _holders(found: Map) -> "np.ndarray[Any, Any]":
+    """[cells] the job that holds each; "": nobody."""
+    names = np.array(("", *found.jobs), dtype=object)
+    return names[np.maximum(np.array(found.gpu, dtype=np.int64), 0)]

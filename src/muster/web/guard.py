@@ -5,14 +5,19 @@ origin, or comes under a name that is not ours (DNS rebinding): both are refused
 looked up.
 """
 
-from collections.abc import Iterable
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Protocol, runtime_checkable
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from muster.api.kinds import POD_GROUP
 from muster.runtime.page_access import Gate, is_local, page_request
+from muster.web.veil import Veil
 
 OPEN_PATHS = frozenset({"/healthz"})
+_ANSWERS = ("/api/", "/get-job-order")
 _SAME_SITE = frozenset({"same-origin", "none", ""})
 _METHODS = frozenset({"GET", "HEAD"})
 _POLICY = (
@@ -29,19 +34,69 @@ HEADERS = {
 }
 
 
-class Guard:
-    """Middleware in front of every handler. `posts`: the paths that take a POST."""
+@runtime_checkable
+class NamesGate(Protocol):
+    """A gate that also knows whose jobs somebody may see by name."""
 
-    def __init__(self, gate: Gate, posts: Iterable[str] = ()) -> None:
+    async def may_list(self, token: str, group: str, resource: str, namespace: str) -> bool: ...
+
+
+class Guard:
+    """Middleware in front of every handler. `posts`: the paths that take a POST; `namespaces`:
+    those that there are."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        posts: Iterable[str] = (),
+        namespaces: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
         self._gate = gate
         self._posts = frozenset(posts)
+        self._namespaces = namespaces
+        self._veil_key = secrets.token_bytes(16)
 
     @web.middleware
     async def judged(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         refused = await self.refusal(request)
-        answer = refused if refused is not None else await _answered(request, handler)
+        answer = refused if refused is not None else await self._veiled(request, handler)
         if not answer.prepared:
             answer.headers.update(HEADERS)
+        return answer
+
+    async def veil(self, request: web.Request) -> Veil | None:
+        """What is laid over answers to this reader; None: all names may be seen."""
+        if is_local(request) or not isinstance(self._gate, NamesGate):
+            return None
+        token = page_request(request).token
+        group, plural = POD_GROUP.group, POD_GROUP.plural
+        if await self._gate.may_list(token, group, plural, ""):
+            return None
+        seen = [
+            namespace
+            for namespace in sorted(set(self._namespaces()))
+            if await self._gate.may_list(token, group, plural, namespace)
+        ]
+        return Veil(frozenset(seen), self._veil_key)
+
+    async def _veiled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in OPEN_PATHS or not request.path.startswith(_ANSWERS):
+            return await _answered(request, handler)
+        veil = await self.veil(request)
+        if veil is None:
+            return await _answered(request, handler)
+        named = _job_of(request)
+        if named and veil.hides(named):
+            return problem(
+                403,
+                "Hidden",
+                f"You may not see jobs of namespace {named.partition('/')[0]}.",
+                "Names are for those who may list podgroups there.",
+            )
+        answer = await _answered(request, handler)
+        is_json = answer.content_type == "application/json" and not answer.prepared
+        if is_json and isinstance(answer, web.Response) and isinstance(answer.body, bytes):
+            answer.body = veil.over(answer.body, request.query)
         return answer
 
     async def refusal(self, request: web.Request) -> web.Response | None:
@@ -59,6 +114,14 @@ class Guard:
             return None
         code = "Unauthorized" if refusal.status == 401 else "Forbidden"
         return problem(refusal.status, code, refusal.text)
+
+
+def _job_of(request: web.Request) -> str:
+    """The job that a question is about."""
+    parts = request.path.removeprefix("/api/v1/").split("/")
+    if len(parts) == 3 and parts[0] in ("jobs", "why", "when"):
+        return f"{parts[1]}/{parts[2]}"
+    return request.query.get("job", "")
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:

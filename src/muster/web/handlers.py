@@ -1,34 +1,39 @@
 """What each path of the API answers."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 import yaml
 
+from muster.api.yaml_text import read_yaml_all
+from muster.base.log import Log
+from muster.base.timefmt import rfc3339
+from muster.foresight.calibration import COVERS
+from muster.foresight.estimates import EstimateLog
 from muster.foresight.journal.events import KINDS
 from muster.foresight.journal.reader import NoJournal, Query, history
-from muster.foresight.journal.runs import past_runs
 from muster.foresight.order import job_order, places
 from muster.foresight.plan import checked, held, plan, token_of
-from muster.foresight.runtimes import PastRun
 from muster.foresight.situation import rules_of
-from muster.foresight.variants import Edit
+from muster.foresight.variants import Variants
 from muster.foresight.whatif import difference
-from muster.foresight.when import Asked as Horizon
-from muster.foresight.when import Estimate, Past, when
 from muster.model.reason_codes import CODES
+from muster.model.record_changes import Delta
 from muster.model.records import QueueRecord
+from muster.numerics.axis import GPU_UNIT
+from muster.usage.accounts import Question
+from muster.web.estimating import Estimator
 from muster.web.live import LiveCluster, Seen
 from muster.web.submission import submission_of
+from muster.web.usage import POINTS_MAX, UsageFile
 from muster.web.views.answer_shapes import Diff
 from muster.web.views.answers import (
     event_view,
     evictions,
     no_estimate,
-    place_view,
     plan_answer,
     start_view,
     why_view,
@@ -37,9 +42,11 @@ from muster.web.views.answers import (
 T = TypeVar("T")
 LIST_MAX: Final = 1000
 _LIMIT: Final = 200
-_WHEN_BUDGET_S: Final = 5.0
-_LEARNED_S: Final = 8 * 86400.0
-"""How far back runtimes are learned from."""
+_LINES_MAX: Final = 12
+_SPAN_S: Final = 7 * 86400.0
+_SPAN_MAX_S: Final = 36 * 86400.0
+_PRIORITY_MAX: Final = 2**31 - 1
+"""As of pods: Kubernetes keeps 32 bits."""
 _FIELDS: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": float(1 << 30)}
 
 
@@ -78,7 +85,7 @@ class Asked:
     def document(self, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(self.body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadQuestion(f"body: {error}") from None
 
 
@@ -116,10 +123,18 @@ _Handler = Callable[[Asked], Awaitable[Any]]
 class Handlers:
     """One method for each path."""
 
-    def __init__(self, cluster: LiveCluster, why_budget_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        cluster: LiveCluster,
+        why_budget_s: float = 1.0,
+        usage_store: Path | None = None,
+        estimates: EstimateLog | None = None,
+        log: Log | None = None,
+    ) -> None:
         self._cluster = cluster
+        self._usage = UsageFile(usage_store, cluster.offload)
         self._why_budget_s = why_budget_s
-        self._estimated: tuple[Seen, Mapping[str, Estimate]] | None = None
+        self._estimator = Estimator(cluster, estimates or EstimateLog(), log or Log("web"))
 
     def routes(self) -> Mapping[str, _Handler]:
         return {
@@ -128,6 +143,9 @@ class Handlers:
             "when/{namespace}/{name}": self.when,
             "priority": self.priority,
             "history": self.history,
+            "usage": self.usage,
+            "series": self.series,
+            "estimates": self.estimates,
             "reasons": self.reasons,
         }
 
@@ -146,7 +164,7 @@ class Handlers:
     async def when(self, asked: Asked) -> Any:
         def answer(seen: Seen) -> Any:
             state = seen.questions.job_state(asked.job)
-            found = self._estimates(seen).get(asked.job)
+            found = self._estimator.estimates(seen).get(asked.job)
             if found is None:
                 return no_estimate(f"it does not wait: {state}")
             return start_view(found, seen.situation)
@@ -160,33 +178,27 @@ class Handlers:
             places = seen.questions.places
             found = {
                 key: start_view(one, seen.situation)
-                for key, one in self._estimates(seen).items()
+                for key, one in self._estimator.estimates(seen).items()
                 if not queue or (key in places and places[key].queue == queue)
             }
-            return {"items": dict(list(found.items())[:limit]), "total": len(found)}
+            return _listed("StartList", dict(list(found.items())[:limit]), len(found))
 
         return await self._cluster.ask(answer)
 
-    def _estimates(self, seen: Seen) -> Mapping[str, Estimate]:
-        """Of all that wait; those of one state of the cluster are made once."""
-        if self._estimated is None or self._estimated[0] is not seen:
-            folder, now_s = self._cluster.journal_folder, seen.situation.now_s
-            runs: Sequence[PastRun] = ()
-            if folder is not None:
-                with suppress(NoJournal):
-                    runs = past_runs(folder, now_s - _LEARNED_S)
-            budget = Horizon(budget_s=_WHEN_BUDGET_S)
-            clock = self._cluster.clock.monotonic_s
-            found = when(seen.situation, Past.of(runs), budget, clock)
-            self._estimated = (seen, found)
-        return self._estimated[1]
+    async def estimates(self, asked: Asked) -> Any:
+        """How good past estimates were, by class."""
+
+        def answer(seen: Seen) -> Any:
+            return {"wanted": COVERS, "items": self._estimator.records(seen)}
+
+        return await self._cluster.ask(answer)
 
     async def priority(self, asked: Asked) -> Any:
         queue, limit = asked.query.get("queue", ""), asked.limit()
 
         def answer(seen: Seen) -> Any:
             found = [one for one in seen.questions.places.values() if queue in ("", one.queue)]
-            return {"items": [place_view(one) for one in found[:limit]], "total": len(found)}
+            return _listed("PlaceList", found[:limit], len(found))
 
         return await self._cluster.ask(answer)
 
@@ -212,31 +224,71 @@ class Handlers:
             },
         )
         found = await self._cluster.ask(lambda _: history(folder, query))
-        return {"items": [event_view(event) for event in found]}
+        return _listed("EventList", [event_view(event) for event in found], len(found))
+
+    async def usage(self, asked: Asked) -> Any:
+        since_s, until_s = self._span(asked)
+        question = Question(
+            since_s,
+            until_s,
+            tuple(asked.query.get("by", "queue").split(",")),
+            asked.query.get("queue", ""),
+            asked.query.get("user", ""),
+        )
+        quotas = await self._cluster.ask(lambda seen: _gpu_quotas(seen.state))
+        items = await self._usage.usage(question, quotas)
+        shown = items[: asked.limit()]
+        return {
+            "kind": "UsageList",
+            "version": 1,
+            "from": rfc3339(since_s),
+            "to": rfc3339(until_s),
+            "items": shown,
+            "total": len(items),
+        }
+
+    async def series(self, asked: Asked) -> Any:
+        if asked.query.get("what", "used") != "used":
+            raise BadQuestion("what: only `used` is kept over time")
+        since_s, until_s = self._span(asked)
+        names = asked.query.get("queue", "").split(",")[:_LINES_MAX]
+        points = int(asked.number("points", POINTS_MAX) or POINTS_MAX)
+        return await self._usage.series(since_s, until_s, names, points)
+
+    def _span(self, asked: Asked) -> tuple[float, float]:
+        """By default the last seven days."""
+        now_s = self._cluster.clock.now_s()
+        until_s = asked.number("to", now_s) or now_s
+        since_s = asked.number("from", until_s - _SPAN_S) or 0.0
+        if until_s - since_s > _SPAN_MAX_S:
+            raise BadQuestion("from: the store keeps 35 days: write a later moment")
+        return since_s, until_s
 
     async def reasons(self, asked: Asked) -> Any:
-        return {
-            "items": [
-                {
-                    "code": str(code),
-                    "category": str(meaning.category),
-                    "means": meaning.cause,
-                    "next": meaning.next_step,
-                }
-                for code, meaning in CODES.items()
-            ]
-        }
+        items = [
+            {
+                "code": str(code),
+                "category": str(meaning.category),
+                "means": meaning.cause,
+                "next": meaning.next_step,
+            }
+            for code, meaning in CODES.items()
+        ]
+        return _listed("ReasonList", items, len(items))
 
     async def plan(self, asked: Asked) -> Any:
         question = asked.document(PlanQuestion)
-        manifests = _manifests(question.manifest)
-        world, key = self._cluster.source.surroundings(), self._cluster.token_key
+        source, key = self._cluster.source, self._cluster.token_key
 
         def answer(seen: Seen) -> Any:
+            # Here, and not before: what takes long takes its turn and holds up no stream.
+            manifests, world = _manifests(question.manifest), source.surroundings()
             situation = seen.situation
             submission = submission_of(manifests, question.namespace, world, situation.now_s)
             budget_s = self._why_budget_s / 2 if question.search else 0.0
-            found = plan(situation, seen.state, submission, budget_s)
+            found = plan(
+                situation, seen.state, submission, budget_s, self._cluster.clock.monotonic_s
+            )
             if question.token:
                 token = checked(question.token, key)
                 held(token, found, submission, seen.rules_digest, situation.now_s)
@@ -265,18 +317,28 @@ class Handlers:
         return await self._cluster.ask(answer)
 
 
+def _listed(kind: str, items: Any, total: int) -> dict[str, Any]:
+    return {"kind": kind, "version": 1, "items": items, "total": total}
+
+
+def _gpu_quotas(state: Variants) -> Mapping[str, float | None]:
+    """GPUs that are guaranteed; None: all that there are."""
+    found = {name: queue.quota.get("gpu", 0.0) for name, queue in state.queues.items()}
+    return {name: None if units < 0 else units / GPU_UNIT for name, units in found.items()}
+
+
 def _manifests(given: str | list[Any] | dict[str, Any]) -> list[Any]:
     if isinstance(given, dict):
         return [given]
     if isinstance(given, list):
         return given
     try:
-        return [one for one in yaml.safe_load_all(given) if one is not None]
-    except (yaml.YAMLError, RecursionError) as error:
+        return read_yaml_all(given)
+    except (yaml.YAMLError, ValueError) as error:
         raise BadQuestion(f"manifest: is not YAML: {str(error)[:200]}") from None
 
 
-def _edit(question: WhatIf, seen: Seen) -> Edit:
+def _edit(question: WhatIf, seen: Seen) -> Delta:
     state = seen.state
     queues = []
     for name, change in question.queues.items():
@@ -290,7 +352,7 @@ def _edit(question: WhatIf, seen: Seen) -> Edit:
         msgspec.structs.replace(state.nodes[name], is_unschedulable=True)
         for name in question.drained_nodes
     )
-    return Edit(queues=tuple(queues), nodes=drained, gone_nodes=tuple(question.without_nodes))
+    return Delta(queues=tuple(queues), nodes=drained, gone_nodes=tuple(question.without_nodes))
 
 
 def _changed(queue: QueueRecord, change: QueueChange) -> QueueRecord:
@@ -308,5 +370,7 @@ def _changed(queue: QueueRecord, change: QueueChange) -> QueueRecord:
         if amounts:
             fields[field] = {**getattr(queue, field), **amounts}
     if change.priority is not None:
+        if abs(change.priority) > _PRIORITY_MAX:
+            raise BadQuestion(f"priority: write a whole number of at most {_PRIORITY_MAX}")
         fields["priority"] = change.priority
     return msgspec.structs.replace(queue, **fields)

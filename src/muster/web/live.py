@@ -72,7 +72,7 @@ class LiveCluster:
         self.clock = clock
         self.journal_folder = journal_folder
         self.token_key = token_key
-        self._offload = offload
+        self.offload = offload
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._seen: Seen | None = None
@@ -86,7 +86,7 @@ class LiveCluster:
         try:
             async with self._turn:
                 seen = await self._current()
-                return await self._offload(lambda: question(seen))
+                return await self.offload(lambda: question(seen))
         finally:
             self._waiting -= 1
 
@@ -98,7 +98,7 @@ class LiveCluster:
         self._seen_at_s = at_s
         if before is not None and _is_same(before.situation, situation):
             return before
-        self._seen = made = await self._offload(lambda: self._made(situation))
+        self._seen = made = await self.offload(lambda: self._made(situation))
         return made
 
     def _made(self, situation: Situation) -> Seen:

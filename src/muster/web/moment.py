@@ -1,8 +1,9 @@
 """Moment: what one cycle saw and said, with what every view of it needs."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,8 @@ class Moment:
     at_s: float
     cycle: int = 0
     took_s: float = 0.0
+    made: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """Views that cost something and are asked for again: each is made once for a moment."""
 
     @property
     def revision(self) -> int:
@@ -111,6 +114,11 @@ class Moment:
         """The dominant one; "": it was not refused."""
         why = self.why.get(job)
         return "" if why is None else str(why.dominant.code)
+
+    def category(self, job: int) -> str:
+        """Of its dominant code."""
+        why = self.why.get(job)
+        return "" if why is None else str(why.dominant.category)
 
 
 def _is(status: Bytes, wanted: Collection[TaskStatus]) -> Bools:

@@ -50,10 +50,11 @@ class ObservedCluster:
         return Situation(seen.snapshot, rules, seen.now_s, seen.result.held)
 
     def surroundings(self) -> Surroundings:
+        """In any thread: what informers have is copied before it is gone through."""
         topologies = list(self.topologies.objects.values())
         classes = list(self.classes.objects.values())
         groups: dict[str, dict[str, Mapping[str, Any]]] = {}
-        for key, group in self.groups.objects.items():
+        for key, group in list(self.groups.objects.items()):
             plain = msgspec.to_builtins(group, enc_hook=to_wire)
             groups.setdefault(key.namespace, {})[key.name] = plain
         return Surroundings(

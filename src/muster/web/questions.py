@@ -10,6 +10,8 @@ from muster.engine.config.reader import ConfigError
 from muster.foresight.journal.reader import NoJournal
 from muster.foresight.plan import BadToken
 from muster.foresight.why import NoSuchJob
+from muster.usage.accounts import BadQuestion as BadUsageQuestion
+from muster.usage.source import NoUsage
 from muster.web.guard import problem
 from muster.web.handlers import Asked, BadQuestion, Handlers
 from muster.web.live import NotReady, TooBusy
@@ -22,26 +24,31 @@ PROBLEMS: Final[Mapping[type[Exception], tuple[int, str, str]]] = {
     ConfigError: (400, "BadConfiguration", "Correct the field that is named."),
     BadToken: (409, "PlanDoesNotHold", "Plan again."),
     NoJournal: (404, "NoJournal", "Start muster web with --journal-folder."),
+    NoUsage: (404, "NoUsage", "Start muster web with --usage-store."),
+    BadUsageQuestion: (400, "BadRequest", "Correct the field that is named."),
     TooBusy: (429, "TooBusy", "Ask again in a second."),
     NotReady: (503, "NotReady", "Ask again in a few seconds."),
 }
 _LATER: Final = frozenset({429, 503})
 
 
-def add_questions(app: web.Application, handlers: Handlers, api: str) -> None:
-    """One path for each."""
-    app.router.add_get("/get-job-order", _answering(handlers.job_order))
+Body = Callable[[web.Request], Awaitable[bytes]]
+
+
+def add_questions(app: web.Application, handlers: Handlers, api: str, body: Body) -> None:
+    """One path for each. `body` reads what was sent, after which it is us who take time."""
+    app.router.add_get("/get-job-order", _answering(handlers.job_order, body))
     for path, handler in handlers.routes().items():
-        app.router.add_get(f"{api}/{path}", _answering(handler))
+        app.router.add_get(f"{api}/{path}", _answering(handler, body))
     for path, handler in handlers.posted().items():
-        app.router.add_post(f"{api}/{path}", _answering(handler))
+        app.router.add_post(f"{api}/{path}", _answering(handler, body))
 
 
 def _answering(
-    handler: Callable[[Asked], Awaitable[Any]],
+    handler: Callable[[Asked], Awaitable[Any]], read: Body
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def answer(request: web.Request) -> web.StreamResponse:
-        body = await request.read() if request.method == "POST" else b""
+        body = await read(request) if request.method == "POST" else b""
         try:
             found = await handler(Asked(request.match_info, request.query, body))
         except tuple(PROBLEMS) as why:

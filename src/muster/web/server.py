@@ -1,6 +1,8 @@
 """The HTTP server of the dashboard: the API under /api/v1, its stream, and the pages."""
 
 import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import files
 
 import msgspec
@@ -15,6 +17,7 @@ from muster.web.board import Board
 from muster.web.guard import Guard, problem
 from muster.web.handlers import Handlers
 from muster.web.questions import add_questions
+from muster.web.veil import guesses
 
 _API = "/api/v1"
 _BEAT_S = 10.0
@@ -46,33 +49,48 @@ class WebPart(HttpPart):
         limits: ServingLimits = _LIMITS,
         questions: Handlers | None = None,
     ) -> None:
+        limits = replace(limits, body_bytes=min(limits.body_bytes, _BODY_BYTES_MAX))
         super().__init__(host, port, tls, limits)
         self._board = board
         self._clock = clock
         self._questions = questions
         posts = [] if questions is None else [f"{_API}/{path}" for path in questions.posted()]
-        self._guard = Guard(gate or ShutGate(), posts)
+        self._guard = Guard(gate or ShutGate(), posts, self._namespaces)
 
     def app(self) -> web.Application:
-        app = web.Application(middlewares=[self._guard.judged], client_max_size=_BODY_BYTES_MAX)
+        app = web.Application(middlewares=[self._guard.judged])
         app.router.add_get(f"{_API}/stream", self._stream)
+        app.router.add_get(f"{_API}/whoami", self._whoami)
         if self._questions is not None:
-            add_questions(app, self._questions, _API)
+            add_questions(app, self._questions, _API, self.connections.body)
         app.router.add_get(f"{_API}/{{path:.+}}", self._answer)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/", self._page)
         app.router.add_get("/{path:[a-zA-Z0-9_/.-]+}", self._page)
         return app
 
+    def _namespaces(self) -> Iterator[str]:
+        moment = self._board.moment
+        keys = () if moment is None else moment.snapshot.jobs.keys
+        return (key.partition("/")[0] for key in keys)
+
+    async def _whoami(self, request: web.Request) -> web.Response:
+        """Whose names are hidden from the reader."""
+        veil = await self._guard.veil(request)
+        hidden = [] if veil is None else [one for one in self._namespaces() if veil.hides(one)]
+        told = {"sees_all": not hidden, "jobs": len(hidden), "namespaces": len(set(hidden))}
+        return web.json_response(told, headers={"cache-control": "no-store"})
+
     async def _answer(self, request: web.Request) -> web.Response:
         path, query = request.match_info["path"], dict(request.query)
         board = self._board
         if not is_known(path):
             return problem(404, "NotFound", f"There is nothing at {request.path}.")
+        veil = await self._guard.veil(request) if guesses(query) else None
+        visible = None if veil is None else veil.visible
+        asked = f"{request.raw_path} {'' if visible is None else sorted(visible)}"
         try:
-            made = board.answer(
-                request.raw_path, lambda now: answer(now, path, query, board.cluster)
-            )
+            made = board.answer(asked, lambda now: answer(now, path, query, board.cluster, visible))
         except NotThere as missing:
             return problem(404, "NotFound", str(missing), "It may have ended.")
         except BadQuestion as wrong:
@@ -131,6 +149,9 @@ class WebPart(HttpPart):
     async def _send(
         self, request: web.Request, answer: web.StreamResponse, kind: str, data: bytes, rev: int
     ) -> None:
+        veil = await self._guard.veil(request)
+        if veil is not None:
+            data = veil.over(data, {})
         text = f"id: {rev}\nevent: {kind}\ndata: ".encode() + data + b"\n\n"
         await self.connections.send(request, answer, text)
 

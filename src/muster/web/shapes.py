@@ -133,6 +133,9 @@ class Node(msgspec.Struct, frozen=True):
     used: float
     free: float
     devices: tuple[Device, ...]
+    pool: str = ""
+    gpu: str = ""
+    """Which GPUs, as their vendor's labels call them."""
 
 
 class Map(msgspec.Struct, frozen=True):

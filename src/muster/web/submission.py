@@ -27,6 +27,10 @@ from muster.services.podgrouper.groupers.workload import (
 
 PODS_MAX: Final = 5000
 """Of one submission: a number in a manifest must not take all of our memory."""
+JOBS_MAX: Final = 500
+"""Of one submission: where all of them wait, each is weighed against all others."""
+LETTERS_MAX: Final = 64 << 20
+"""Of all templates, each as often as it makes a pod; pods of 5 KiB, which is long, take half."""
 _DEPTH_MAX: Final = 32
 _COUNTS: Final = ("replicas", "parallelism", "numWorkers", "size")
 _TEMPLATES: Final = ("template", "workerTemplate", "podTemplate")
@@ -88,9 +92,10 @@ def submission_of(
 ) -> Submission:
     """Raises `BadManifest`."""
     pods: list[tuple[Object, Object]] = []
+    room = _Room()
     for at, manifest in enumerate(manifests):
         top = _checked(manifest, at, namespace)
-        pods += [(pod, top) for pod in _pods(top)]
+        pods += [(pod, top) for pod in _pods(top, room)]
         if len(pods) > PODS_MAX:
             raise BadManifest(f"it makes more than {PODS_MAX} pods: plan a part of it")
     reads = _Reads(world, [pod for pod, _ in pods])
@@ -143,6 +148,8 @@ class _Made:
             from_builtins(PodGroup, group), self.world.priorities, self.world.aliases
         )
         if record.key not in self.jobs:
+            if len(self.jobs) >= JOBS_MAX:
+                raise BadManifest(f"it makes more than {JOBS_MAX} jobs: plan a part of it")
             self.jobs[record.key] = msgspec.structs.replace(
                 record, uid=f"planned-{len(self.jobs)}", created_s=self.now_s
             )
@@ -193,7 +200,22 @@ def _checked(manifest: Any, at: int, namespace: str) -> Object:
     }
 
 
-def _pods(top: Object) -> Iterator[Object]:
+@dataclass(slots=True)
+class _Room:
+    """What templates may still take."""
+
+    letters: int = LETTERS_MAX
+
+    def take(self, template: Object, count: int) -> None:
+        self.letters -= len(str(template)) * count
+        if self.letters < 0:
+            raise BadManifest(
+                f"its pod templates, each as often as it makes a pod, are more than {LETTERS_MAX} "
+                "letters: plan a part of it, or leave out env and volumes"
+            )
+
+
+def _pods(top: Object, room: _Room) -> Iterator[Object]:
     if top["kind"] == "Pod":
         yield {**top, "metadata": {**top["metadata"]}}
         return
@@ -207,10 +229,11 @@ def _pods(top: Object) -> Iterator[Object]:
     }
     number = 0
     for path, template, count in _templates(top.get("spec"), (), 1, 0):
+        room.take(template, min(count, PODS_MAX + 1 - number))
         for _ in range(count):
-            own = dict(template.get("metadata") or {})
-            labels = {**(own.get("labels") or {})}
-            if path and path[0].endswith("ReplicaSpecs"):
+            own = _texts_of(template, "metadata", path)
+            labels = {**_texts_of(own, "labels", path)}
+            if len(path) > 1 and path[0].endswith("ReplicaSpecs"):
                 labels.setdefault(_REPLICA_TYPE, path[1].lower())
             yield {
                 "apiVersion": "v1",
@@ -220,7 +243,7 @@ def _pods(top: Object) -> Iterator[Object]:
                     "name": f"{metadata['name']}-{number}",
                     "namespace": metadata["namespace"],
                     "labels": labels,
-                    "annotations": {**(own.get("annotations") or {})},
+                    "annotations": {**_texts_of(own, "annotations", path)},
                     "ownerReferences": [reference],
                     "uid": f"planned-pod-{number}",
                 },
@@ -229,6 +252,15 @@ def _pods(top: Object) -> Iterator[Object]:
             number += 1
             if number > PODS_MAX:
                 raise BadManifest(f"it makes more than {PODS_MAX} pods: plan a part of it")
+
+
+def _texts_of(part: Mapping[str, Any], name: str, path: tuple[str, ...]) -> Mapping[str, Any]:
+    """What stands under a name in a pod template, which is an object or is not there."""
+    found = part.get(name) or {}
+    if not isinstance(found, dict):
+        where = ".".join(("spec", *path, "template"))[:200]
+        raise BadManifest(f"{where}: {name}: is not an object: write names and values")
+    return found
 
 
 def _templates(

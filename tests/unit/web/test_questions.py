@@ -1,20 +1,26 @@
 """Questions over HTTP: what is answered, whom it refuses, and that none takes the server down."""
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp import ClientSession
 from tests.support.busy_cluster import BusyCluster
+from tests.unit.api.test_yaml_text import laughs
 from tests.unit.foresight.test_journal import recorded
 
 from muster.base.clock import VirtualClock
-from muster.base.offload import inline
+from muster.base.log import Log, MemorySink
+from muster.base.offload import in_thread, inline
+from muster.foresight.estimates import EstimateLog
 from muster.foresight.situation import Rules, Situation, rules_of
 from muster.model.records import ClusterRecords
+from muster.runtime.connections import ServingLimits
 from muster.runtime.page_access import TokenGate
 from muster.testing import make
 from muster.web.board import Board
@@ -63,23 +69,32 @@ class Fixed:
 @asynccontextmanager
 async def asking(
     source: Fixed | None = None, journal: Path | None = None, **more: Any
-) -> AsyncIterator[TestClient[Any, Any]]:
-    cluster = LiveCluster(source or Fixed(), VirtualClock(), inline, journal, b"key")
-    server = WebPart(
-        "127.0.0.1", 0, Board(), VirtualClock(), more.get("gate"), questions=Handlers(cluster)
+) -> AsyncIterator[ClientSession]:
+    offload = more.get("offload", inline)
+    cluster = LiveCluster(source or Fixed(), VirtualClock(), offload, journal, b"key")
+    handlers = Handlers(cluster, estimates=more.get("estimates"), log=more.get("log"))
+    limits = more.get("limits", ServingLimits())
+    part = WebPart(
+        "127.0.0.1", 0, Board(), VirtualClock(), more.get("gate"), limits=limits, questions=handlers
     )
-    async with TestClient(TestServer(server.app())) as client:
-        yield client
+    running = asyncio.create_task(part.run())
+    await part.listening.wait()
+    try:
+        async with ClientSession(f"http://127.0.0.1:{part.port}") as client:
+            yield client
+    finally:
+        part.stop()
+        await running
 
 
-async def got(client: TestClient[Any, Any], path: str, status: int = 200) -> Any:
+async def got(client: ClientSession, path: str, status: int = 200) -> Any:
     answer = await client.get(path)
     assert answer.status == status, await answer.text()
     return await answer.json()
 
 
 async def posted(
-    client: TestClient[Any, Any], path: str, body: Mapping[str, Any], status: int = 200
+    client: ClientSession, path: str, body: Mapping[str, Any], status: int = 200
 ) -> Any:
     answer = await client.post(path, json=body)
     assert answer.status == status, await answer.text()
@@ -162,6 +177,20 @@ async def test_when_is_an_interval_or_a_reason(tmp_path: Path) -> None:
         assert "nobody knows" in (await got(client, "/api/v1/when/default/train"))["why_not"]
 
 
+async def test_a_record_of_estimates_that_fails_takes_no_estimate_from_anybody() -> None:
+    broken, said = EstimateLog(), MemorySink()
+    broken.close()
+    known = make.gang("old", 2, gpu=4, queue="a", nodes=("n1", "n2"), expected_runtime_s=7200.0)
+    waits = make.gang("train", 1, gpu=4, queue="a")
+    source = Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, known, waits))
+    async with asking(source, estimates=broken, log=Log("web", said)) as client:
+        start = await got(client, "/api/v1/when/default/train")
+        judged = await got(client, "/api/v1/estimates")
+    assert start["earliest"] <= start["at"] <= start["latest"]
+    assert judged["items"] == []
+    assert "record of estimates not used" in said.messages()
+
+
 async def test_every_code_is_listed() -> None:
     async with asking() as client:
         reasons = await got(client, "/api/v1/reasons")
@@ -236,6 +265,10 @@ async def test_bad_questions_are_answered_with_what_is_wrong(path: str, status: 
         b'{"manifest": {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "x"},'
         b' "spec": {"replicas": 1e300, "template": {"spec": {"containers": []}}}}}',
         b"\xff\xfe",
+        b'{"manifest": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+        b'{"manifest": "a: ' + b"[" * 3000 + b'"}',
+        b'{"manifest": "a: ' + b"9" * 5000 + b'"}',
+        b'{"manifest": "a: 2001-99-99"}',
     ],
 )
 async def test_a_body_that_makes_no_sense_is_refused_and_the_next_question_answered(
@@ -245,6 +278,46 @@ async def test_a_body_that_makes_no_sense_is_refused_and_the_next_question_answe
         answer = await client.post("/api/v1/plan", data=body)
         assert answer.status in (200, 400)
         await got(client, "/api/v1/reasons")
+
+
+@pytest.mark.parametrize("priority", [2**31, 2**63, -(10**20)])
+async def test_a_priority_beyond_all_numbers_is_named(priority: int) -> None:
+    async with asking() as client:
+        edit = {"queues": {"a": {"priority": priority}}}
+        answer = await client.post("/api/v1/whatif", json=edit)
+        assert answer.status == 400
+        assert "priority: write a whole number" in await answer.text()
+
+
+async def test_an_alias_bomb_is_refused_in_its_turn_and_not_on_the_loop_of_the_stream() -> None:
+    on_loop = threading.get_ident()
+    read_in: list[int] = []
+
+    class Watched(Fixed):
+        def surroundings(self) -> Surroundings:
+            read_in.append(threading.get_ident())
+            return Surroundings()
+
+    async with asking(Watched(), offload=in_thread) as client:
+        answer = await client.post("/api/v1/plan", json={"manifest": laughs(9)})
+        assert answer.status == 400
+        assert "aliases written out" in await answer.text()
+        await posted(client, "/api/v1/plan", {"manifest": _POD})
+    assert read_in
+    assert on_loop not in read_in
+
+
+async def test_a_plan_may_take_longer_than_sending_it() -> None:
+    """The clock of the connection is for the client; it used to run until the answer."""
+
+    async def slow(work: Callable[[], Any]) -> Any:
+        late = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.6, late.set)
+        await late.wait()
+        return work()
+
+    async with asking(offload=slow, limits=ServingLimits(read_s=0.5)) as client:
+        assert (await posted(client, "/api/v1/plan", {"manifest": _POD}))["starts"]
 
 
 async def test_a_body_that_is_too_large_is_refused() -> None:

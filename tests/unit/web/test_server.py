@@ -220,3 +220,28 @@ async def test_strangers_need_a_token_and_a_stream_ends_with_it(
             assert (await _event(stream.content))[0] == "beat"
             gate.word = "another"
             await stream.content.read()  # until it ends
+
+
+def test_a_change_tells_only_the_queues_of_which_something_is_other() -> None:
+    queues = [make.queue(name, quota_gpu=1) for name in ("a", "b", "c")]
+    before = moment_of(make.cluster(make.node("n1", gpu=8), *queues), 1)
+    job = make.gang("j", 1, gpu=1, queue="b", nodes=("n1",))
+    after = moment_of(make.cluster(make.node("n1", gpu=8), *queues, job), 2)
+    told = msgspec.json.decode(difference(before, after))
+    assert [row[0] for row in told["queues"]] == ["b"]
+    assert msgspec.json.decode(difference(after, after))["queues"] == []
+
+
+def test_what_goes_out_with_each_change_does_not_grow_with_the_square_of_queues() -> None:
+    lends = [make.queue(f"owed{at:03}", quota_gpu=1) for at in range(80)]
+    takes = [make.queue(f"took{at:03}") for at in range(80)]
+    jobs = [make.gang(f"w{at:03}", 1, gpu=1, queue=f"owed{at:03}") for at in range(80)]
+    jobs += [
+        make.gang(f"r{at:03}", 1, gpu=1, queue=f"took{at:03}", nodes=(f"n{at // 8:02}",))
+        for at in range(80)
+    ]
+    nodes = [make.node(f"n{at:02}", gpu=8) for at in range(10)]
+    moment = moment_of(make.cluster(*nodes, *lends, *takes, *jobs), 1)
+    owed = msgspec.json.decode(difference(moment, moment))["status"]["owed"]
+    assert len(owed) == 50
+    assert {len(one["borrowers"]) for one in owed} == {8}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.web.submission import PODS_MAX, BadManifest, Surroundings, submission_of
+from muster.web.submission import JOBS_MAX, PODS_MAX, BadManifest, Surroundings, submission_of
 
 _POD = {
     "schedulerName": "kai-scheduler",
@@ -14,8 +14,8 @@ _POD = {
 _META = {"name": "train", "labels": {"kai.scheduler/queue": "a"}}
 
 
-def made(manifest: Any) -> Any:
-    return submission_of([manifest], "team", Surroundings(), 5.0)
+def made(*manifests: Any) -> Any:
+    return submission_of(manifests, "team", Surroundings(), 5.0)
 
 
 def template() -> dict[str, Any]:
@@ -120,3 +120,42 @@ def test_a_broken_pod_is_a_problem_and_not_a_crash(spec: Any) -> None:
     except BadManifest:
         return
     assert found.problems or not found.tasks
+
+
+@pytest.mark.parametrize("part", ["metadata", "labels", "annotations"])
+@pytest.mark.parametrize("value", [3, "x", [1], True])
+def test_a_template_that_is_no_template_is_named(part: str, value: Any) -> None:
+    broken: dict[str, Any] = {**template()}
+    broken["metadata"] = value if part == "metadata" else {part: value}
+    spec = {"parallelism": 2, "template": broken}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": _META, "spec": spec}
+    with pytest.raises(BadManifest, match=rf"spec\.template: {part}: is not an object"):
+        made(job)
+
+
+def test_a_list_in_place_of_replica_types_is_no_crash() -> None:
+    spec = {"pytorchReplicaSpecs": [{"replicas": 2, "template": template()}]}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": _META, "spec": spec}
+    assert made(job).problems
+
+
+def test_a_large_template_does_not_take_minutes_for_each_of_its_pods() -> None:
+    large = template()
+    large["spec"]["containers"][0]["env"] = [{"name": f"e{at}", "value": "x"} for at in range(5000)]
+    spec = {"parallelism": 4000, "template": large}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": _META, "spec": spec}
+    with pytest.raises(BadManifest, match="leave out env and volumes"):
+        made(job)
+    spec["parallelism"] = 10
+    assert len(made(job).tasks) == 10
+
+
+def test_thousands_of_jobs_are_not_planned_at_once() -> None:
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "c"}]}
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {**_META, "name": f"p{at}"}, "spec": spec}
+        for at in range(JOBS_MAX + 1)
+    ]
+    assert len(made(*pods[:-1]).jobs) == JOBS_MAX
+    with pytest.raises(BadManifest, match=f"more than {JOBS_MAX} jobs"):
+        made(*pods)

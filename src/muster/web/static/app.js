@@ -10,14 +10,21 @@ import jobs from "./pages/jobs.js";
 import job from "./pages/job.js";
 import cluster from "./pages/cluster.js";
 import node from "./pages/node.js";
+import queue from "./pages/queue.js";
+import evictions from "./pages/evictions.js";
+import usage from "./pages/usage.js";
+import plan from "./pages/plan.js";
 
 const PAGES = [
   { path: "overview", key: "o", name: "Overview", page: overview },
   { path: "queues", key: "q", name: "Queues", page: queues },
   { path: "jobs", key: "j", name: "Jobs", page: jobs },
   { path: "cluster", key: "c", name: "Cluster", page: cluster },
+  { path: "evictions", key: "e", name: "Evictions", page: evictions },
+  { path: "usage", key: "u", name: "Usage", page: usage },
+  { path: "plan", key: "p", name: "Plan", page: plan },
 ];
-const OTHERS = { job, node };
+const OTHERS = { job, node, queue };
 const STALE_S = 15;
 const RELOAD_MS = 2000;
 
@@ -28,6 +35,7 @@ const state = {
   /** @type {any} */ problem: null,
   /** @type {any} */ status: null,
   live: false,
+  /** @type {any} */ hidden: null,
   lostAt: 0,
   keys: true,
   help: false,
@@ -63,7 +71,7 @@ async function go() {
 async function load() {
   const mine = ++asked;
   try {
-    const data = await state.page.load(state.where, ask);
+    const data = await state.page.load(state.where, ask, draw);
     if (mine !== asked) return; // another page is wanted by now
     state.data = data;
     state.problem = null;
@@ -100,8 +108,8 @@ function draw() {
 
 const frame = () => html`
   <header>
-    <strong>muster</strong>
-    <span>${state.status?.cluster ?? nothing}</span>
+    <span class="brand"><svg viewBox="0 0 16 16" aria-hidden="true"><rect x="1" y="1" width="6" height="6" rx="1.5" fill="var(--within)"></rect><rect x="9" y="1" width="6" height="6" rx="1.5" fill="var(--owed)"></rect><rect x="1" y="9" width="6" height="6" rx="1.5" fill="var(--over)"></rect><rect x="9" y="9" width="6" height="6" rx="1.5" fill="var(--free)"></rect></svg>
+      muster <span class="cluster">${state.status?.cluster ?? nothing}</span></span>
     <nav aria-label="Pages">
       ${PAGES.map(
         (entry) => html`<a
@@ -116,6 +124,7 @@ const frame = () => html`
     <button class="plain" @click=${() => toggleHelp()} title="keys">?</button>
   </header>
   ${banner()}
+  ${state.hidden?.jobs ? html`<p class="notice">Names of ${amount(state.hidden.jobs)} jobs in ${amount(state.hidden.namespaces)} namespaces are hidden from you; counts and queues stay.</p>` : nothing}
   <main id="main" tabindex="-1" class=${isStale() ? "stale" : ""}>
     <h1>${state.page.title(state.where)}</h1>
     ${content()}
@@ -127,7 +136,7 @@ function content() {
   if (state.problem) return trouble(state.problem);
   if (state.data === undefined)
     return html`<p class="loading">Loading ${state.page.title(state.where).toLowerCase()}…</p>`;
-  return state.page.view(state.data, state.where);
+  return state.page.view(state.data, state.where, draw);
 }
 
 const trouble = (told) => html`<section class="problem" role="alert">
@@ -142,7 +151,7 @@ const isStale = () => !state.live && state.lostAt > 0 && Date.now() / 1000 - sta
 
 const freshness = () =>
   state.live
-    ? html`live${state.status ? `, cycle ${amount(state.status.cycle.number)} took ${state.status.cycle.took_ms.toFixed(0)} ms` : nothing}`
+    ? html`live${state.status ? html`<span class="roomy">, cycle ${amount(state.status.cycle.number)}${state.status.cycle.took_ms ? ` took ${state.status.cycle.took_ms.toFixed(0)} ms` : nothing}</span>` : nothing}`
     : "connecting…";
 
 const banner = () =>
@@ -230,6 +239,10 @@ new Stream({
 });
 ask("status").then((found) => {
   state.status = found;
+  draw();
+}, () => {});
+ask("whoami").then((found) => {
+  state.hidden = found;
   draw();
 }, () => {});
 ask("queues").then((found) => know(found.items.map((queue) => queue.name)), () => {});

@@ -19,5 +19,12 @@ export const since = (at) => (at ? age(Date.now() / 1000 - at) : "–");
 /** @param {number} at */
 export const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
 
+/** The day only where it is not today. @param {string|null|undefined} text */
+export function moment(text) {
+  if (!text) return "–";
+  const at = new Date(text), isToday = at.toDateString() === new Date().toDateString();
+  return at.toLocaleString("en-GB", isToday ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+}
+
 /** @param {number} count @param {string} noun */
 export const counted = (count, noun) => `${amount(count)} ${noun}${count === 1 ? "" : "s"}`;

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from muster.foresight.order import Place
+
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     """Something that is answered."""
@@ -39,21 +41,6 @@ class ChangeView(Shape, frozen=True, kw_only=True):
     """What was run with the change made: a whole cycle, or allocate alone."""
 
 
-class PlaceView(Shape, frozen=True, kw_only=True):
-    """The place of a job among those that wait."""
-
-    job: str
-    queue: str
-    priority: int
-    at: int
-    of: int
-    overall: int
-    behind: str
-    because: str
-    behind_in_queue: str
-    because_in_queue: str
-
-
 class Start(Shape, frozen=True, kw_only=True):
     """When a job is expected to start."""
 
@@ -81,7 +68,7 @@ class WhyView(Shape, frozen=True, kw_only=True):
     no_eviction_because: list[dict[str, Any]]
     where: dict[str, int]
     """Nodes that it starts on, with how many of its pods."""
-    place: PlaceView | None
+    place: Place | None
     changes: list[ChangeView]
     is_complete: bool
     """Whether all changes there are were tried."""

@@ -8,7 +8,6 @@ from muster.base.timefmt import rfc3339
 from muster.engine.plan import Evict
 from muster.foresight.changes import Needs
 from muster.foresight.journal.events import Event, gpus_of
-from muster.foresight.order import Place
 from muster.foresight.plan import GOOD_S, Plan, Verdict
 from muster.foresight.situation import Situation
 from muster.foresight.smallest import Change
@@ -21,7 +20,6 @@ from muster.web.views.answer_shapes import (
     ChangeView,
     EventView,
     Eviction,
-    PlaceView,
     PlanAnswer,
     Start,
     WhyView,
@@ -43,7 +41,7 @@ def why_view(why: Why, situation: Situation) -> WhyView:
         reasons=[one.as_json() for one in said.reasons] if said else [],
         no_eviction_because=[one.as_json() for one in said.no_eviction_because] if said else [],
         where=dict(Counter(why.start.nodes)) if why.start else {},
-        place=place_view(why.place) if why.place else None,
+        place=why.place,
         changes=[change_view(one, situation.snapshot) for one in why.changes],
         is_complete=why.is_complete,
         as_of=rfc3339(situation.now_s),
@@ -94,10 +92,6 @@ def in_words(change: Change) -> str:
         case "wait":
             return f"wait until {change.subject.replace(',', ', ')} ended"
     return f"{change.what}: {change.subject}: {before} -> {after}"
-
-
-def place_view(place: Place) -> PlaceView:
-    return PlaceView(**{name: getattr(place, name) for name in PlaceView.__struct_fields__})
 
 
 def evictions(found: Iterable[Evict], snapshot: ClusterSnapshot) -> list[Eviction]:

@@ -27,12 +27,16 @@ class Filter:
     namespace: str = ""
     user: str = ""
     code: str = ""
+    category: str = ""
+    shape: str = ""
     node: str = ""
     search: str = ""
+    visible: frozenset[str] | None = None
+    """Namespaces that may be listed; None: all. Nobody writes it into a question."""
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        return tuple(field.name for field in fields(cls))
+        return tuple(field.name for field in fields(cls) if field.name != "visible")
 
 
 def states(moment: Moment) -> list[str]:
@@ -75,17 +79,27 @@ class _Counts:
 
 def jobs(moment: Moment, wanted: Filter, sort: str = "") -> list[Job]:
     """Those that match, by queue, then age; `sort`: a field, "-" before it for descending."""
+    return page(moment, wanted, sort)[1]
+
+
+def page(
+    moment: Moment, wanted: Filter, sort: str = "", first: int = 0, end: int | None = None
+) -> tuple[int, list[Job]]:
+    """How many match, and some of them: only those are made."""
     counts = _Counts(moment)
     columns = moment.snapshot.jobs
     rows = [row for row in np.flatnonzero(columns.live).tolist() if counts.state[row] != "Ended"]
     on_node = _jobs_on(moment, wanted.node) if wanted.node else None
     found = [
-        _job(moment, counts, row)
+        row
         for row in rows
         if (on_node is None or row in on_node) and _matches(moment, counts, row, wanted)
     ]
-    key = _SORTS.get(sort.removeprefix("-"), _default_order)
-    return sorted(sorted(found, key=_default_order), key=key, reverse=sort.startswith("-"))
+    found.sort(key=lambda row: _default_order(moment, row))
+    key = _SORTS.get(sort.removeprefix("-"))
+    if key is not None:
+        found.sort(key=lambda row: key(moment, counts, row), reverse=sort.startswith("-"))
+    return len(found), [_job(moment, counts, row) for row in found[first:end]]
 
 
 def job_page(moment: Moment, key: str) -> JobPage | None:
@@ -178,11 +192,14 @@ def _matches(moment: Moment, counts: _Counts, row: int, wanted: Filter) -> bool:
     columns = moment.snapshot.jobs
     key, queue = columns.keys[row], columns.records[row].queue
     return (
-        (not wanted.state or counts.state[row].lower() == wanted.state.lower())
+        (wanted.visible is None or key.partition("/")[0] in wanted.visible)
+        and (not wanted.state or counts.state[row].lower() == wanted.state.lower())
         and (not wanted.queue or _is_below(moment, row, wanted.queue))
         and (not wanted.namespace or key.startswith(f"{wanted.namespace}/"))
         and (not wanted.user or columns.records[row].user == wanted.user)
         and (not wanted.code or moment.code(row) == wanted.code)
+        and (not wanted.category or moment.category(row) == wanted.category)
+        and (not wanted.shape or str(counts.shape[row]) == wanted.shape)
         and (not wanted.search or wanted.search in key or wanted.search in queue)
     )
 
@@ -223,18 +240,19 @@ def _waiting_shape(moment: Moment) -> list[int]:
     return shape
 
 
-def _default_order(job: Job) -> Any:
-    return (job.queue, job.created, job.key)
+def _default_order(moment: Moment, row: int) -> Any:
+    record = moment.snapshot.jobs.records[row]
+    return record.queue, record.created_s, record.key
 
 
-_SORTS: dict[str, Callable[[Job], Any]] = {
-    "key": lambda job: job.key,
-    "queue": lambda job: job.queue,
-    "state": lambda job: job.state,
-    "priority": lambda job: job.priority,
-    "gpus": lambda job: job.gpus.asked,
-    "pods": lambda job: job.pods.max,
-    "created": lambda job: job.created,
-    "reason": lambda job: job.reason.code if job.reason else "",
+_SORTS: dict[str, Callable[[Moment, _Counts, int], Any]] = {
+    "key": lambda moment, counts, row: moment.snapshot.jobs.keys[row],
+    "queue": lambda moment, counts, row: moment.snapshot.jobs.records[row].queue,
+    "state": lambda moment, counts, row: counts.state[row],
+    "priority": lambda moment, counts, row: moment.snapshot.jobs.records[row].priority,
+    "gpus": lambda moment, counts, row: counts.asked[row],
+    "pods": lambda moment, counts, row: counts.pods[row],
+    "created": lambda moment, counts, row: moment.snapshot.jobs.records[row].created_s,
+    "reason": lambda moment, counts, row: moment.code(row),
 }
 SORTS = tuple(_SORTS)

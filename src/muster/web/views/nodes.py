@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 
+from muster.api.names import DEFAULT, LABEL_AMD_GPU_PRODUCT, LABEL_GPU_PRODUCT
 from muster.model.records import TaskKind
-from muster.numerics.axis import GPU_UNIT
 from muster.web.moment import Moment
 from muster.web.shapes import Device, Holder, Map, Node
 
 _NO_DEVICE = -1
-_WHOLE = float(GPU_UNIT)
+_PRODUCTS = (LABEL_GPU_PRODUCT, LABEL_AMD_GPU_PRODUCT)
 
 
 def nodes(moment: Moment) -> list[Node]:
@@ -24,6 +24,14 @@ def node(moment: Moment, name: str) -> Node | None:
 
 def gpu_map(moment: Moment) -> Map:
     """The whole cluster in columns."""
+    found = moment.made.get("map")
+    if found is None:
+        found = moment.made["map"] = _made(moment)
+    known: Map = found
+    return known
+
+
+def _made(moment: Moment) -> Map:
     per = int(max(moment.node_gpus, default=0))
     racks = sorted(set(moment.racks))
     number: dict[str, int] = {}
@@ -59,7 +67,7 @@ def _queue_of(moment: Moment, job: str) -> str:
 
 
 def _node(moment: Moment, row: int, devices: list[Device]) -> Node:
-    gpus = int(moment.node_gpus[row])
+    gpus, record = int(moment.node_gpus[row]), moment.snapshot.nodes.records[row]
     shown = (devices + [Device(())] * gpus)[:gpus]
     return Node(
         name=moment.snapshot.nodes.names[row],
@@ -69,6 +77,8 @@ def _node(moment: Moment, row: int, devices: list[Device]) -> Node:
         used=sum(holder.part for device in devices for holder in device.holders),
         free=float(moment.free_gpus[row]),
         devices=tuple(shown),
+        pool=record.labels.get(DEFAULT.node_pool_label, ""),
+        gpu=next((record.labels[name] for name in _PRODUCTS if name in record.labels), ""),
     )
 
 
@@ -81,9 +91,10 @@ def _devices(moment: Moment) -> list[list[Device]]:
     tasks = moment.snapshot.tasks
     found: list[list[Device]] = [[] for _ in range(len(moment.snapshot.nodes))]
     shares: dict[tuple[int, str], list[Holder]] = defaultdict(list)
-    for row in moment.on_node.tolist():
+    rows = moment.on_node[moment.task_gpus[moment.on_node] > 0]
+    for row in rows.tolist():
         record, at, gpus = tasks.records[row], int(tasks.node[row]), float(moment.task_gpus[row])
-        if record.kind is not TaskKind.WORK or not gpus:
+        if record.kind is not TaskKind.WORK:
             continue
         key = record.job or f"{record.namespace}/{record.name}"
         if record.gpu_shares:

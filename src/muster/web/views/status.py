@@ -11,6 +11,9 @@ from muster.web.views.jobs import states
 from muster.web.views.queues import queues
 
 _TROUBLES_MAX = 20
+_OWED_MAX = 50
+_BORROWERS_MAX = 8
+"""Status goes out with each change: with 500 queues all pairs would be 350 kB."""
 _PENDING = (TaskStatus.PENDING, TaskStatus.GATED)
 
 
@@ -76,10 +79,10 @@ def _owed(found: list[Queue]) -> tuple[Owed, ...]:
         (queue for queue in leaves if queue.stands.kind == "borrows"),
         key=lambda queue: (-queue.stands.gpus, queue.name),
     )
-    names = tuple(queue.name for queue in borrowers)
+    names = tuple(queue.name for queue in borrowers[:_BORROWERS_MAX])
     owed = [queue for queue in leaves if queue.stands.kind == "owed"]
     owed.sort(key=lambda queue: (-queue.stands.gpus, queue.name))
-    return tuple(Owed(queue.name, queue.stands.gpus, names) for queue in owed)
+    return tuple(Owed(queue.name, queue.stands.gpus, names) for queue in owed[:_OWED_MAX])
 
 
 def _troubles(moment: Moment) -> tuple[Trouble, ...]:

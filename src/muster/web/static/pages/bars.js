@@ -21,6 +21,13 @@ export function bar(queue, most) {
   </svg>`;
 }
 
+/** What the colours of a bar mean. */
+export const keys = () => html`<p class="keys"><span><span class="swatch within"></span>within its share</span><span><span class="swatch over"></span>borrowed</span><span><span class="swatch owed"></span>owed</span><span>│ share</span><span>┊ limit</span></p>`;
+
+/** One length beside others. @param {number} value @param {number} most @param {string} said */
+export const length = (value, most, said) => html`<svg class="bar thin" role="img" aria-label=${said} viewBox="0 0 100 8" preserveAspectRatio="none">
+  <rect class="room" x="0" y="0" width="100" height="8"></rect><rect class="within" x="0" y="0" width=${(100 * value) / Math.max(most, 1)} height="8"></rect></svg>`;
+
 const mark = (x, kind) => svg`<line class=${kind} x1=${x} x2=${x} y1="0" y2="8"></line>`;
 
 /** @param {any} queue */

@@ -4,7 +4,7 @@ import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { amount, since } from "../format.js";
 
-const FILTERS = ["state", "queue", "namespace", "user", "code", "node", "search"];
+const FILTERS = ["state", "queue", "namespace", "user", "code", "category", "shape", "node", "search"];
 const SHAPES = "shapes";
 
 export default {
@@ -55,10 +55,10 @@ function list(data, query) {
   if (!data.items.length)
     return html`<p>No jobs. A pod with <code>schedulerName: kai-scheduler</code> and a queue label makes one.</p>`;
   return html`<p>${amount(data.items.length)} of ${amount(data.total)}${data.total > data.items.length ? "; narrow it, or go on" : ""}</p>
-    <div class="scroll" role="region" tabindex="0" aria-label="Jobs"><table class="wide cards">
+    <section class="card"><div class="scroll" role="region" tabindex="0" aria-label="Jobs"><table class="wide cards">
       <thead><tr>${COLUMNS.map(([name, key]) => html`<th>${key ? header(name, key, query) : name}</th>`)}</tr></thead>
       <tbody>${repeat(data.items, (job) => job.key, row)}</tbody>
-    </table></div>
+    </table></div></section>
     ${data.next ? html`<p><a href="#/jobs?${next(query, data.next)}">Next</a></p>` : nothing}`;
 }
 
@@ -83,22 +83,22 @@ const row = (job) => html`<tr data-row tabindex="-1" @keydown=${(event) => event
   <th scope="row"><a href="#/job/${job.key}">${job.key}</a></th>
   <td><span class="state ${job.state.toLowerCase()}">${job.state}</span></td>
   <td title=${job.reason?.message ?? ""}>${job.reason ? html`<a href="#/jobs?state=waiting&code=${job.reason.code}">${job.reason.code}</a>` : nothing}</td>
-  <td><a href="#/jobs?queue=${job.queue}">${job.queue}</a></td>
-  <td class="number">${amount(job.pods.running)}/${amount(job.pods.max)}</td>
-  <td class="number">${amount(job.gpus.asked)}</td>
-  <td class="number">${amount(job.priority)}${job.preemptible ? "" : " !"}</td>
-  <td class="number">${since(job.created)}</td>
+  <td data-name="queue"><a href="#/queue/${job.queue}">${job.queue}</a></td>
+  <td class="number" data-name="pods">${amount(job.pods.running)}/${amount(job.pods.max)}</td>
+  <td class="number" data-name="GPUs">${amount(job.gpus.asked)}</td>
+  <td class="number" data-name="priority">${amount(job.priority)}${job.preemptible ? "" : " !"}</td>
+  <td class="number" data-name="age">${since(job.created)}</td>
 </tr>`;
 
 const shapes = (found) =>
   found.length
-    ? html`<div class="scroll" role="region" tabindex="0" aria-label="Jobs"><table class="wide">
+    ? html`<section class="card"><div class="scroll" role="region" tabindex="0" aria-label="Jobs"><table class="wide">
         <thead><tr><th class="number">Jobs</th><th class="number">Pods</th><th>Each pod</th><th>Queues</th><th class="number">GPUs</th><th>Reason</th><th class="number">Longest</th></tr></thead>
         <tbody>${repeat(found, (shape) => shape.id, (shape) => html`<tr data-row tabindex="-1">
-          <td class="number">${amount(shape.jobs)}</td><td class="number">${amount(shape.pods)}</td>
+          <td class="number"><a href="#/jobs?state=waiting&shape=${shape.id}">${amount(shape.jobs)}</a></td><td class="number">${amount(shape.pods)}</td>
           <td>${each(shape.each)}</td><td>${shape.queues.slice(0, 4).join(", ")}${shape.queues.length > 4 ? " …" : ""}</td>
           <td class="number">${amount(shape.asked)}</td><td>${shape.reason}</td><td class="number">${since(shape.oldest)}</td>
-        </tr>`)}</tbody></table></div>`
+        </tr>`)}</tbody></table></div></section>`
     : html`<p>Nothing waits.</p>`;
 
 const each = (amounts) =>

@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { amount } from "../format.js";
-import { bar, standing } from "./bars.js";
+import { bar, keys, standing } from "./bars.js";
 
 export default {
   title: () => "Queues",
@@ -14,7 +14,6 @@ export default {
 
   /** Amounts change in place: rows stay where they are. */
   heard(queues, told) {
-    if (!told.queues || told.queues.length !== queues.length) return false;
     const byName = new Map(queues.map((queue) => [queue.name, queue]));
     for (const [name, used, share, running, waiting] of told.queues) {
       const queue = byName.get(name);
@@ -31,24 +30,24 @@ export default {
     if (!queues.length)
       return html`<p>No queues yet. Work without a queue waits. <code>kubectl apply -f examples/quick-start</code></p>`;
     const most = Math.max(1, ...queues.map((queue) => Math.max(queue.gpu.used, queue.gpu.share ?? 0)));
-    return html`<div class="scroll" role="region" tabindex="0" aria-label="Queues"><table class="wide">
+    return html`<section class="card"><div class="scroll" role="region" tabindex="0" aria-label="Queues"><table class="wide">
       <thead><tr>
         <th>Name</th><th class="number">Quota</th><th class="number">Share</th><th class="number">Used</th>
         <th class="number">Limit</th><th>Use</th><th>Stands</th><th class="number">Run</th><th class="number">Wait</th><th>Because</th>
       </tr></thead>
       <tbody>${repeat(queues, (queue) => queue.name, row(most))}</tbody>
-    </table></div>`;
+    </table></div>${keys()}</section>`;
   },
 };
 
 const row = (most) => (queue) => html`<tr data-row tabindex="-1">
-  <th scope="row" class="depth-${Math.min(queue.depth, 5)}"><a href="#/jobs?queue=${queue.name}">${queue.name}</a></th>
+  <th scope="row" class="depth-${Math.min(queue.depth, 5)}"><a href="#/queue/${queue.name}">${queue.name}</a></th>
   <td class="number">${amount(queue.gpu.quota)}</td>
   <td class="number">${amount(queue.gpu.share)}</td>
   <td class="number">${amount(queue.gpu.used)}</td>
   <td class="number">${amount(queue.gpu.limit)}</td>
   <td>${bar(queue, most)}</td>
-  <td>${standing(queue)}</td>
+  <td class="stands ${queue.stands.kind}">${standing(queue)}</td>
   <td class="number">${amount(queue.jobs.running)}</td>
   <td class="number">${amount(queue.jobs.waiting)}</td>
   <td>${reasons(queue)}</td>
