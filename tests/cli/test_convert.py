@@ -15,6 +15,7 @@ from muster.api.validation.queues import queue_problems
 from muster.cli.conversion.converted import CannotConvert, Converted
 from muster.cli.conversion.documents import converted, rendered
 from muster.cli.main import app
+from muster.engine.profiles.kube_batch import FLAT_CONF
 
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 _FILES = sorted(
@@ -134,3 +135,63 @@ def test_the_command_prints_and_counts_what_is_lost(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["convert", "--strict", str(given)]).exit_code == 2
     missing = CliRunner().invoke(app, ["convert", str(tmp_path / "none.yaml")])
     assert missing.exit_code == 1
+
+
+def kube_batch(kind: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    meta = {"name": "x", "namespace": "team", **metadata}
+    group = "scheduling.incubator.k8s.io/v1alpha1"
+    return {"apiVersion": group, "kind": kind, "metadata": meta, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    "group", ["scheduling.incubator.k8s.io/v1alpha1", "scheduling.sigs.dev/v1"]
+)
+def test_both_groups_of_kube_batch_are_known(group: str) -> None:
+    one = of(kube_batch("Queue", {"weight": 3}) | {"apiVersion": group})
+    assert one.objects[0]["spec"]["resources"]["gpu"]["overQuotaWeight"] == 3
+    one = of(kube_batch("PodGroup", {"minMember": 2, "queue": "q"}) | {"apiVersion": group})
+    assert one.objects[0]["spec"] == {"queue": "q", "minMember": 2}
+
+
+def test_a_group_without_a_queue_says_where_it_was_and_where_it_goes() -> None:
+    one = of(kube_batch("PodGroup", {"minMember": 2}))
+    assert one.objects[0]["spec"]["queue"] == "default-queue"
+    assert "for kube-batch 0.2 it was its namespace" in str(one.notes[-1])
+
+
+@pytest.mark.parametrize(
+    ("given", "off"),
+    [
+        (FLAT_CONF, []),
+        (FLAT_CONF.replace('plugin.gang.jobready: "true"', ""), ["plugin.gang.jobready"]),
+        (FLAT_CONF.replace('drf.joborder: "true"', 'drf.joborder: "no"'), ["plugin.drf.joborder"]),
+        ('plugins: "drf"', ["plugin.drf.preemptable", "plugin.drf.joborder"]),
+        ('plugin.priority.joborder: "true"', 6),
+    ],
+)
+def test_switches_of_the_flat_map_that_are_off_have_no_counterpart(
+    given: str, off: list[str] | int
+) -> None:
+    (one,) = converted(given, "given")
+    said = [note.path for note in one.notes if "it is off here" in note.text]
+    assert said == off if isinstance(off, list) else len(said) == off
+
+
+def test_a_budget_that_makes_a_job_stays_one_and_says_what_makes_the_gang() -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"}
+    spec = {"minAvailable": 3}
+    body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": spec}
+    one = of({**body, "metadata": {"name": "x", "ownerReferences": [owner | {"controller": True}]}})
+    assert one.objects[0]["spec"] == spec
+    assert "kai.scheduler/batch-min-member on Job train" in str(one.notes[0])
+    (note,) = of({**body, "metadata": {"name": "x", "ownerReferences": [owner]}}).notes
+    assert "left as it is" in note.text
+
+
+def test_the_minimum_of_pods_without_a_group_is_told_where_to_stand() -> None:
+    meta = {"annotations": {"scheduling.k8s.io/group-min-member": "3"}}
+    pod = {"schedulerName": "kube-batch", "containers": []}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}}
+    one = of({**job, "spec": {"template": {"metadata": meta, "spec": pod}}})
+    assert one.objects[0]["spec"]["template"]["metadata"]["annotations"] == {}
+    assert "batch-min-member (3) on the Job itself" in str(one.notes[0])

@@ -55,7 +55,7 @@ def test_why_says_the_reason_the_place_and_what_would_start_it(server: str) -> N
 @pytest.mark.parametrize("name", ["train", "job/train", "default/pg-train-0f3c", "default/train"])
 def test_a_job_is_known_by_its_own_name_and_by_its_owners(server: str, name: str) -> None:
     result = _run(server, "why", name, "-o", "json", "--no-search")
-    assert json.loads(result.stdout)["job"] == "default/pg-train-0f3c"
+    assert json.loads(result.stdout)["items"][0]["job"] == "default/pg-train-0f3c"
 
 
 @pytest.mark.parametrize("name", ["nothing", "cronjob/train", "other/train"])

@@ -10,7 +10,7 @@ import yaml
 from tests.support.served_web import served
 from typer.testing import CliRunner, Result
 
-from muster.cli import people
+from muster.base.clock import SystemClock
 from muster.cli.main import app
 from muster.model.reason_codes import CODES
 from muster.model.records import TopologyRecord
@@ -37,7 +37,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def an_hour_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(people, "_now_s", lambda: make.NOW_S + 3600)
+    monkeypatch.setattr(SystemClock, "now_s", lambda _: make.NOW_S + 3600)
 
 
 def _run(server: str, *words: str) -> Result:
@@ -74,10 +74,10 @@ def test_queues_are_a_tree_with_what_each_is_owed(server: str) -> None:
 
 
 def test_jobs_say_why_they_wait(server: str) -> None:
-    assert _printed(server, "jobs") == (
-        "NAME            STATE     REASON   QUEUE    USER   PODS   GPUS   AGE\n"
-        "default/tune    Waiting   NoRoom   llm      ben    0/12     12    2h\n"
-        "default/train   Running   -        vision   ana    8/8       8    2h\n"
+    assert _printed(server, "jobs", "-n", "default") == (
+        "NAME    STATE     REASON   QUEUE    USER   PODS   GPUS   PLACE   START   AGE\n"
+        "tune    Waiting   NoRoom   llm      ben    0/12     12   1/1     -        2h\n"
+        "train   Running   -        vision   ana    8/8       8   -       -        2h\n"
     )
 
 
@@ -108,7 +108,7 @@ def test_what_is_left_out_is_said(server: str) -> None:
 
 
 def test_nodes_show_what_is_held(server: str) -> None:
-    assert _printed(server, "nodes", "-o", "wide") == (
+    assert _printed(server, "nodes", "--each") == (
         "NODE   RACK   STATE      GPUS       USED   FREE   HOLDERS\n"
         "n1     r1     ready      ########      8      0   default/train 8\n"
         "n2     r1     ready      ....          0      4   -\n"
@@ -145,7 +145,8 @@ def test_codes_are_explained_without_a_cluster() -> None:
     [
         (["queues", "-o", "xml"], 2, "table, wide, json"),
         (["queues", "--resource", "disk"], 2, "gpu, cpu or memory"),
-        (["jobs", "--sort-by", "colour"], 1, "Jobs are not sorted by colour."),
+        (["jobs", "--sort-by", "colour"], 1, "colour: no field colour; known are"),
+        (["jobs", "--columns", "key,colour"], 1, "colour: no field colour; known are"),
         (["status", "--server", "nowhere"], 1, "write http://host:port"),
         (["status", "--server", "http://127.0.0.1:1"], 1, "does not answer"),
     ],

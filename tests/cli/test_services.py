@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from muster.api.meta import Key
 from muster.base.clock import VirtualClock
 from muster.base.log import Log
 from muster.cli import service_command, serving
@@ -60,6 +61,8 @@ _WRITTEN = {
     "metric_labels": "team=b",
     "metric_defaults": "team=nobody",
     "gpu_memory_ratio": "0.5",
+    "conf_map": "team/conf",
+    "namespaces_are_queues": "true",
     "decisions_s": "30d",
     "inputs_s": "2h",
     "unknown_parent": "warn",
@@ -99,6 +102,12 @@ def test_a_missing_kubeconfig_is_an_error_that_names_the_path(name: str, tmp_pat
     [
         (["scheduler", "--schedule-period", "soon"], "--schedule-period"),
         (["scheduler", "--bind-requests", "never"], "write needed or always"),
+        (["scheduler", "--scheduler-conf-map", "conf"], "write NAMESPACE/NAME"),
+        (
+            ["scheduler", "--scheduler-conf-map", "a/b", "--scheduler-conf", "c"],
+            "leave out the other",
+        ),
+        (["scheduler", "--enable-namespace-as-queue", "maybe"], "write true or false"),
         (["pod-grouper", "--pod-label-selector", "a"], "--pod-label-selector"),
         (["admission"], "--tls-cert-file"),
         (["binder", "--plugins", "[]"], "--plugins"),
@@ -317,3 +326,31 @@ def test_every_service_has_a_port_of_its_own_where_it_is_not_told() -> None:
     ports = [signature(service.command()).parameters["listen"].default for service in serving]
     assert len(ports) > 5
     assert len(set(ports)) == len(ports)
+
+
+@pytest.mark.row(37)
+@pytest.mark.parametrize(
+    ("profile", "written", "file", "conf_map"),
+    [
+        ("kube-batch-0.2", "kube-system/conf", None, Key("kube-system", "conf")),
+        ("kube-batch", "kube-system/conf", None, Key("kube-system", "conf")),
+        ("kube-batch", "there/conf", Path("there/conf"), None),
+        ("kube-batch", "a/b/conf", Path("a/b/conf"), None),
+        ("volcano", "kube-system/conf", Path("kube-system/conf"), None),
+    ],
+)
+def test_the_conf_of_kube_batch_may_be_a_config_map_where_no_file_has_its_name(
+    profile: str,
+    written: str,
+    file: Path | None,
+    conf_map: Key | None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "conf").write_text("")
+    monkeypatch.chdir(tmp_path)
+    (service,) = (one for one in SERVICES if one.name == "scheduler")
+    flags = ["--profile", profile, "--scheduler-conf", written]
+    _, config = _started(monkeypatch, service, *flags)
+    assert (config.conf_file, config.conf_map) == (file, conf_map)

@@ -263,6 +263,20 @@ def test_the_exit_code_is_zero_only_if_the_demo_met_its_expectations(
     ]
 
 
+def test_a_kubeconfig_of_somebody_else_is_refused_before_kernels_are_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[bool] = []
+    monkeypatch.setattr(kernels, "prepare_kernels", lambda: compiled.append(True))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    theirs = tmp_path / "config"
+    theirs.write_text("kind: Config\nclusters: [{name: theirs}]\n")
+    ended = CliRunner().invoke(app, ["up", "--kubeconfig", str(theirs)])
+    assert ended.exit_code == 1
+    assert compiled == []
+    assert "theirs" in theirs.read_text()
+
+
 def _clusters(*arguments: str) -> str:
     command = [str(Path(sys.executable).with_name("muster")), "clusters", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout

@@ -31,6 +31,8 @@ class Source:
     server: str = ""
     conf: Path | None = None
     within_s: float = 60.0
+    context: str = ""
+    act_as: str = ""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _look: Any = field(default=None, init=False)
 
@@ -42,9 +44,14 @@ class Source:
             return _from_server(server, path, asked, body, self.within_s)
         return self._from_cluster(path, asked, body)
 
+    def forget(self) -> None:
+        """The cluster is read anew for the next question."""
+        self._look = None
+
     def _from_cluster(self, path: str, query: Mapping[str, str], body: bytes) -> Any:
         # The engine is loaded only by those who need it: it takes a second.
         from muster.cli.observing import NotSeen, look_once
+        from muster.cli.serving import Process
         from muster.client.errors import BadAccess
         from muster.engine.config.reader import ConfigError
         from muster.services.scheduler.options import SchedulerServiceConfig
@@ -55,7 +62,8 @@ class Source:
             if self._look is None:
                 config = SchedulerServiceConfig(conf_file=self.conf)
                 log = Log("muster", MemorySink(), Level.ERROR)
-                self._look = await look_once(self.kubeconfig, config, self.within_s, log)
+                process = Process("cli", self.kubeconfig, context=self.context, act_as=self.act_as)
+                self._look = await look_once(process, config, self.within_s, log)
             return await self._look.answer(path, query, body)
 
         known: tuple[type[Exception], ...]

@@ -13,6 +13,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from muster.cli.help import PlainCommand, write_examples, write_table
+
 SERVICES: Final = "Services"
 """The panel of the help in which services stand."""
 
@@ -25,14 +27,28 @@ class Entry:
     help: str
     """The first line of what the command says of itself: a test compares them."""
     panel: str | None = None
+    examples: tuple[str, ...] = ()
+    is_hidden: bool = False
 
     def load(self, name: str) -> Any:
         """The command itself, with its flags."""
         module = import_module(self.module)
-        called = module.command_of(name) if self.panel == SERVICES else getattr(module, name)
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(name)(called)
-        return get_command(alone)
+        called = (
+            module.command_of(name)
+            if self.panel == SERVICES
+            else getattr(module, name.replace("-", "_"))
+        )
+        alone = typer.Typer(
+            add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+        )
+        alone.command(name, cls=PlainCommand)(called)
+        command: Any = get_command(alone)
+        command.examples = self.examples
+        return command
+
+
+def _for_people(module: str, help: str, *examples: str) -> Entry:
+    return Entry(f"muster.cli.{module}", help, examples=examples)
 
 
 def _service(help: str) -> Entry:
@@ -40,21 +56,146 @@ def _service(help: str) -> Entry:
 
 
 COMMANDS: Final[dict[str, Entry]] = {
-    "status": Entry(
-        "muster.cli.people", "How is the cluster: GPUs, jobs, who is owed, what is closed?"
+    "status": _for_people(
+        "people",
+        "How is the cluster: GPUs, jobs, who is owed, what is closed?",
+        "muster status",
+        "muster status --watch",
+        "muster status -o json",
     ),
-    "queues": Entry("muster.cli.people", "Who may have what, who has it, who is owed?"),
-    "jobs": Entry("muster.cli.people", "What runs, what waits, why, and since when?"),
-    "nodes": Entry("muster.cli.people", "What is there, what is free, and who holds it?"),
-    "why": Entry(
-        "muster.cli.explaining", "Why does it wait, and which smallest change would start it?"
+    "queues": _for_people(
+        "people",
+        "Who may have what, who has it, who is owed?",
+        "muster queues",
+        "muster queues llm",
+        "muster queues --owed -o wide",
     ),
-    "plan": Entry(
-        "muster.cli.explaining",
+    "jobs": _for_people(
+        "jobs",
+        "What runs, what waits, why, and since when?",
+        "muster jobs -A --state waiting",
+        "muster jobs -n team --sort-by -gpus",
+        "muster jobs --shapes",
+    ),
+    "nodes": _for_people(
+        "nodes",
+        "What is there, what is free, and who holds it?",
+        "muster nodes",
+        "muster nodes --free 4",
+        "muster nodes node-19",
+    ),
+    "why": _for_people(
+        "explaining",
+        "Why does it wait, and which smallest change would start it?",
+        "muster why train",
+        "muster why team/train --all",
+        "muster why job/train --no-search",
+    ),
+    "when": _for_people(
+        "explaining",
+        "When does it start, and how surely?",
+        "muster when train",
+        "muster when -q llm",
+        "muster when -o json",
+    ),
+    "plan": _for_people(
+        "explaining",
         "Would it start now, where, and at whose cost? Nothing is submitted.",
+        "muster plan -f train.yaml",
+        "muster plan -f train.yaml --set queue=vision",
+        "muster plan --quota llm=64",
     ),
-    "priority": Entry("muster.cli.explaining", "Who is served next, and which rule put it there?"),
-    "reasons": Entry("muster.cli.reasons", "What does this code mean, and what helps?"),
+    "submit": _for_people(
+        "changing",
+        "Start this: manifests, or a Job from flags. Says what was made and its place.",
+        "muster submit --name tune -q llm --pods 4 --gpus 8 --image team/x:1 -- python tune.py",
+        "muster submit -f train.yaml --wait",
+        "muster submit --name tune -q llm --image team/x:1 --dry-run",
+    ),
+    "cancel": _for_people(
+        "changing",
+        "End jobs: what owns their pods is deleted, or the pods where nothing owns them.",
+        "muster cancel train",
+        "muster cancel team/a team/b --yes",
+        "muster cancel job/train --dry-run",
+    ),
+    "hold": _for_people(
+        "changing",
+        "Not now: the job is not started until it is released. What runs of it goes on.",
+        "muster hold train",
+        'muster hold train --reason "after the release"',
+        "muster hold team/train --dry-run",
+    ),
+    "release": _for_people(
+        "changing",
+        "Take a job off its hold: it is started when it is its turn.",
+        "muster release train",
+        "muster release team/train",
+        "muster release team/train --dry-run",
+    ),
+    "wait": _for_people(
+        "changing",
+        "Come back when a job has started, or ended.",
+        "muster wait train",
+        "muster wait train --for succeeded --timeout 2h",
+        "muster wait team/train --for ended",
+    ),
+    "priority": _for_people(
+        "explaining",
+        "Who is served next, and which rule put it there?",
+        "muster priority",
+        "muster priority -q llm",
+        "muster priority -o json",
+    ),
+    "history": _for_people(
+        "past",
+        "What happened: starts, evictions, and refusals that changed?",
+        "muster history --evictions",
+        "muster history team/train --since 7d",
+        "muster history -q llm -o csv",
+    ),
+    "usage": _for_people(
+        "past",
+        "Who used how much, who waited how long, what was lost?",
+        "muster usage",
+        "muster usage --by user --since 30d",
+        "muster usage --by day,queue -o csv",
+    ),
+    "top": _for_people(
+        "top",
+        "All of it, live: status, who is owed, who waits, what happened. q ends.",
+        "muster top",
+        "muster top --every 5",
+        "muster top -o json",
+    ),
+    "dashboard": _for_people(
+        "dashboard",
+        "Print the address of the dashboard, and open it.",
+        "muster dashboard",
+        "muster dashboard --no-open",
+        "muster dashboard --port 8766",
+    ),
+    "reasons": _for_people(
+        "reasons",
+        "What does this code mean, and what helps?",
+        "muster reasons",
+        "muster reasons NoRoom",
+        "muster reasons -o wide",
+    ),
+    "conf": _for_people(
+        "conf",
+        "Is this configuration right, and what of it does nothing? `muster conf check FILE`.",
+        "muster conf check scheduler.yaml",
+        "muster conf check scheduler.yaml -o json",
+        "muster conf check scheduler.yaml --columns line,problem",
+    ),
+    "snapshot": _for_people(
+        "snapshot",
+        "Keep this moment of the cluster, to be decided again by muster replay FILE.",
+        "muster snapshot -o now.json",
+        "muster snapshot -o now.json --scheduler-conf scheduler.yaml",
+        "muster snapshot -o now.json --context prod",
+    ),
     "up": Entry(
         "muster.cli.up",
         "Start a Kubernetes cluster with muster in this process and keep it up until Ctrl-C.",
@@ -75,7 +216,11 @@ COMMANDS: Final[dict[str, Entry]] = {
         "muster.cli.kernels",
         "Compile the engine's kernels and keep them (seconds the first time, then nothing).",
     ),
-    "hold": Entry("muster.cli.hold", "Do nothing until told to end: what scaling pods run."),
+    "scaling-pod": Entry(
+        "muster.cli.scaling_pod",
+        "Inside a scaling pod: do nothing until told to end.",
+        is_hidden=True,
+    ),
     "replay": Entry(
         "muster.cli.replay",
         "Decide recorded cycles again and print what muster would do, and why the rest waits.",
@@ -115,14 +260,37 @@ COMMANDS: Final[dict[str, Entry]] = {
 }
 
 
+_FIRST: Final = ("muster up", "muster why train", "muster jobs -A --state waiting")
+
+
+def _panel(entry: Entry) -> str:
+    """Under which heading of the help it stands."""
+    return "Questions" if entry.examples else entry.panel or "Clusters and files"
+
+
 class CommandGroup(TyperGroup):
     """Lists commands from the table, and imports the one that is called."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         for name, entry in COMMANDS.items():
-            line = TyperCommand(name, help=entry.help, rich_help_panel=entry.panel)
+            line = TyperCommand(
+                name, help=entry.help, rich_help_panel=entry.panel, hidden=entry.is_hidden
+            )
             self.add_command(line)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.format_usage(ctx, formatter)
+        write_examples(formatter, _FIRST, ctx.info_name)
+        formatter.write(f"\n  {self.help}\n")
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, entry in COMMANDS.items():
+            if not entry.is_hidden:
+                panels.setdefault(_panel(entry), []).append((name, entry.help))
+        for title, rows in panels.items():
+            write_table(formatter, title, rows)
+        records = [one.get_help_record(ctx) for one in self.get_params(ctx)]
+        write_table(formatter, "Options", [one for one in records if one is not None])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, line, rest = super().resolve_command(ctx, args)

@@ -1,4 +1,4 @@
-"""muster why, plan, priority: why does it wait, would this start, who is next?"""
+"""muster why, when, plan, priority: why does it wait, when would it start, who is next?"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,85 +7,90 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from muster.cli.asking import NoAnswer, Source
-from muster.cli.failing import failed
-from muster.cli.people import Conf, Kubeconfig, NoHeaders, Output, Server, ask
-from muster.cli.tables import Column, amount, show
+from muster.api.names import DEFAULT
+from muster.cli.jobs import start_text
+from muster.cli.moments import clock_time, now_s, parsed
+from muster.cli.naming import JOB_HELP, NAMESPACE_HELP, key_of
+from muster.cli.reading import Answer, Reading, reading
+from muster.cli.tables import Column, Row, age, amount, counted
 
 NOT_NOW: Final = 3
 NEVER: Final = 4
 EVICTS: Final = 5
-_UNCHANGED: Final = frozenset({"never", "broken"})
+UNCHANGED: Final = frozenset({"never", "broken"})
 _SHOWN_MAX: Final = 8
 
+Job = Annotated[str, typer.Argument(help=JOB_HELP)]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help=NAMESPACE_HELP)]
 
+
+@reading
 def why(
-    job: Annotated[str, typer.Argument(help="NAME, NAMESPACE/NAME or KIND/NAME.")],
-    kubeconfig: Kubeconfig = None,
-    server: Server = "",
-    scheduler_conf: Conf = None,
-    output: Output = "table",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Where it is.")] = "default",
+    asked: Reading,
+    job: Job,
+    namespace: Namespace = "",
     search: Annotated[bool, typer.Option(help="Look for what would start it.")] = True,
-) -> None:
+    all_reasons: Annotated[
+        bool, typer.Option("--all", help="With every reason, and what they rest on.")
+    ] = False,
+    nodes: Annotated[bool, typer.Option("--nodes", help="With what is wrong on nodes.")] = False,
+) -> Answer:
     """Why does it wait, and which smallest change would start it?"""
-    source = Source(kubeconfig, server, scheduler_conf)
-    key = _key_of(source, job, namespace)
-    found = ask("why", source, f"why/{key}", {"search": "" if search else "false"})
-    if output == "table":
-        typer.echo("\n".join(_why_lines(found)))
-    else:
-        show(output, {"items": [found], **found}, (), "job")
+    key = key_of(asked, job, namespace)
+    found = asked.ask(f"why/{key}", {"search": "" if search else "false"})
+    code = 0
     if found["state"] == "waiting":
-        raise typer.Exit(NEVER if found["category"] in _UNCHANGED else NOT_NOW)
+        code = NEVER if found["category"] in UNCHANGED else NOT_NOW
+
+    def page() -> list[str]:
+        found_all = search and found["is_complete"]
+        return why_lines({**found, "is_complete": found_all}, all_reasons, nodes)
+
+    return Answer.of_one("Why", found, page, "job", code)
 
 
-def _key_of(source: Source, job: str, namespace: str) -> str:
-    """The pod group that somebody means by the name of it, of its owner, or of both."""
-    first, _, second = job.partition("/")
-    name = second or first
-    try:
-        listed = source.ask("jobs", {"search": name, "limit": "0"})["items"]
-    except NoAnswer as problem:
-        raise failed("why", problem) from None
-    keys = [one["key"] for one in listed if _is_meant(one, first, second, namespace)]
-    if len(keys) == 1:
-        return str(keys[0])
-    if not keys:
-        raise failed("why", f"no job {job} is there (namespace {namespace}); `muster jobs` lists")
-    raise failed("why", f"{job} may be {', '.join(keys[:_SHOWN_MAX])}: name one of them")
-
-
-def _is_meant(job: Mapping[str, Any], first: str, second: str, namespace: str) -> bool:
-    key_namespace, _, key_name = job["key"].partition("/")
-    name = second or first
-    # Groups of ours are called by their owner, with its uid behind.
-    if key_name != name and not key_name.startswith(f"pg-{name}-"):
-        return False
-    if not second or first.lower() in (job["kind"].lower(), f"{job['kind'].lower()}s"):
-        return bool(key_namespace == namespace)
-    return bool(first == key_namespace)
-
-
-def _why_lines(found: Mapping[str, Any]) -> list[str]:
+def why_lines(
+    found: Mapping[str, Any], all_reasons: bool = False, nodes: bool = False
+) -> list[str]:
     if found["state"] != "waiting":
         where = ", ".join(f"{count} on {node}" for node, count in found["where"].items())
         return [f"{found['job']}: {found['state']}" + (f": {where}" if where else ".")]
     lines = [f"{found['job']} waits: {found['code']}. {found['message']}"]
-    others = [one["sentence"] for one in found["reasons"][1:]]
-    lines += [f"  also      {text}" for text in others]
+    others = found["reasons"][1:] if all_reasons else found["reasons"][1:3]
+    lines += [f"  also      {one['sentence']}" for one in others]
+    if all_reasons:
+        lines += [f"  {one['code']}: {one['nextStep']}" for one in found["reasons"]]
+    if nodes:
+        lines += _node_lines(found["reasons"])
     lines += [f"  no way    {one['sentence']}" for one in found["no_eviction_because"]]
     place = found["place"]
     if place:
         behind = f", behind {place['behind']}: {place['because']}" if place["behind"] else ""
         lines.append(f"  place     {place['at']} of {place['of']} in {place['queue']}{behind}")
-    if found["changes"]:
-        lines.append("What would start it")
-        width = max(len(one["do"]) for one in found["changes"])
-        lines += [f"  {one['do']:<{width}}   {_outcome(one)}" for one in found["changes"]]
-    elif found["is_complete"]:
+    lines += change_lines(found["changes"])
+    if not found["changes"] and found["is_complete"]:
         lines.append("No single change of the job, its queue or its place would start it now.")
     return lines
+
+
+def _node_lines(reasons: list[Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for reason in reasons:
+        for one in reason["evidence"].get("nodes", ()):
+            what = " ".join(filter(None, (one["reason"].replace("_", " "), one["subject"])))
+            lines.append(f"  nodes     {one['nodes']} {what}, {one['alone']} for this alone")
+    return lines or ["  nodes     no reason of it is about nodes"]
+
+
+def change_lines(changes: list[Mapping[str, Any]]) -> list[str]:
+    """What would start a job, in the order in which it was found."""
+    if not changes:
+        return []
+    width = max(len(one["do"]) for one in changes)
+    return [
+        "What would start it",
+        *(f"  {one['do']:<{width}}   {_outcome(one)}" for one in changes),
+    ]
 
 
 def _outcome(change: Mapping[str, Any]) -> str:
@@ -93,83 +98,234 @@ def _outcome(change: Mapping[str, Any]) -> str:
         return "not before that; others may take the room"
     if not change["evicts"]:
         return "starts now, evicts nobody"
-    return f"starts after evictions: {_evicted(change['evicts'])}"
+    return f"starts after evictions: {evicted(change['evicts'])}"
 
 
-def _evicted(evicts: list[Mapping[str, Any]]) -> str:
-    shown = [f"{one['job']} ({one['pods']} pods, {amount(one['gpus'])} GPUs)" for one in evicts]
+def evicted(evicts: list[Mapping[str, Any]]) -> str:
+    shown = [
+        f"{one['job']} ({counted(one['pods'], 'pod')}, {counted(one['gpus'], 'GPU')})"
+        for one in evicts
+    ]
     more = len(shown) - _SHOWN_MAX
     return ", ".join(shown[:_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
+@reading
+def when(
+    asked: Reading,
+    job: Annotated[str, typer.Argument(help=f"{JOB_HELP} Without it all that wait.")] = "",
+    namespace: Namespace = "",
+    queue: Annotated[str, typer.Option("--queue", "-q", help="Only of this one.")] = "",
+) -> Answer:
+    """When does it start, and how surely?"""
+    if job:
+        return _when(asked, key_of(asked, job, namespace))
+    found = asked.ask("when", {"queue": queue, "limit": "1000"})
+    items = [{"job": key, **start} for key, start in found["items"].items()]
+    notes = [] if items else ["Nothing waits."]
+    return Answer({**found, "items": items}, _STARTS, "job", notes=notes)
+
+
+def _when(asked: Reading, key: str) -> Answer:
+    told = asked.ask(f"why/{key}", {"search": "false"})
+    found = {"job": key, **asked.ask(f"when/{key}")}
+    waits = told["state"] == "waiting"
+    never = waits and told["category"] in UNCHANGED
+
+    def page() -> list[str]:
+        if never:
+            return [f"{key} never starts as it is: {told['message']}"]
+        if found["at"] is None and not found["not_before"]:
+            return [f"{key}: {found['why_not']}."]
+        return [
+            f"{key} starts {start_text(found)}",
+            f"  between   {_between(found)}",
+            f"  rests on  {_basis(found)}",
+        ]
+
+    code = (NEVER if never else NOT_NOW) if waits else 0
+    return Answer.of_one("Start", found, page, "job", code)
+
+
+def _between(start: Row) -> str:
+    if not start["earliest"] or not start["latest"]:
+        return "-"
+    first, last = (clock_time(parsed(start[name])) for name in ("earliest", "latest"))
+    return f"{first} .. {last}"
+
+
+def _basis(start: Row) -> str:
+    parts = [f"{name} {amount(round(value, 2))}" for name, value in start["basis"].items()]
+    return ", ".join(parts) or start["why_not"] or "-"
+
+
+_STARTS: Final = [
+    Column("JOB", lambda one: one["job"], field="job"),
+    Column("START", start_text, field="at"),
+    Column("BETWEEN", _between),
+    Column("BASIS", _basis),
+]
+
+
+@reading
 def plan(
-    file: Annotated[Path, typer.Option("--file", "-f", help="Manifests, as for kubectl apply.")],
-    kubeconfig: Kubeconfig = None,
-    server: Server = "",
-    scheduler_conf: Conf = None,
-    output: Output = "table",
+    asked: Reading,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Manifests, as for kubectl apply.")
+    ] = None,
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="Of objects that name none.")
     ] = "default",
-) -> None:
+    queue: Annotated[
+        list[str], typer.Option("--set", help="queue=NAME: as if it named that queue.")
+    ] = [],  # noqa: B006 - typer copies it
+    conf: Annotated[
+        Path | None, typer.Option(help="Without -f: who starts and goes by these rules?")
+    ] = None,
+    quota: Annotated[
+        list[str], typer.Option(help="Without -f: QUEUE=GPUS, who starts and goes with it?")
+    ] = [],  # noqa: B006
+) -> Answer:
     """Would it start now, where, and at whose cost? Nothing is submitted."""
+    if file is None:
+        return _what_if(asked, conf, quota)
+    if conf is not None or quota:
+        raise typer.BadParameter("--conf and --quota ask about the policy: leave out -f")
+    found = ask_plan(asked, _with_queue(read_file(asked, file), queue), namespace)
+    code = _VERDICTS.get(found["verdict"], NOT_NOW)
+    return Answer.of_one("PlanAnswer", found, lambda: plan_lines(found, file), "verdict", code)
+
+
+_VERDICTS: Final = {
+    "starts now": 0,
+    "starts after evictions": EVICTS,
+    "never": NEVER,
+    "broken": NEVER,
+}
+
+
+def read_file(asked: Reading, file: Path) -> str:
     try:
-        manifest = file.read_text()
+        return file.read_text()
     except (OSError, UnicodeDecodeError) as problem:
-        raise failed("plan", f"{file}: {problem}") from None
-    question = {"manifest": manifest, "namespace": namespace, "search": True}
-    source = Source(kubeconfig, server, scheduler_conf)
-    found = ask("plan", source, "plan", body=msgspec.json.encode(question))
-    if output == "table":
-        typer.echo("\n".join(_plan_lines(found)))
-    else:
-        show(output, {"items": [found], **found}, (), "verdict")
-    if not found["starts"]:
-        is_never = any(one["category"] in _UNCHANGED for one in found["reasons"][:1])
-        raise typer.Exit(NEVER if is_never or found["problems"] else NOT_NOW)
-    if found["evicts"]:
-        raise typer.Exit(EVICTS)
+        raise asked.failed(f"{file}: {problem}") from None
 
 
-def _plan_lines(found: Mapping[str, Any]) -> list[str]:
-    head = (
-        "It would start now" if found["starts"] else f"It would not start now: {found['verdict']}"
-    )
-    lines = [f"{head}, after evictions." if found["starts"] and found["evicts"] else f"{head}."]
+def ask_plan(asked: Reading, manifest: Any, namespace: str, token: str = "") -> Any:
+    question = {"manifest": manifest, "namespace": namespace, "search": True, "token": token}
+    return asked.ask("plan", body=msgspec.json.encode(question))
+
+
+def _with_queue(text: str, given: list[str]) -> Any:
+    """The manifests, their pods in another queue."""
+    if not given:
+        return text
+    import yaml
+
+    name, _, queue = given[-1].partition("=")
+    if name != "queue" or not queue or len(given) > 1:
+        raise typer.BadParameter(f"--set {given[-1]!r}: write queue=NAME, once")
+    try:
+        found = [one for one in yaml.safe_load_all(text) if isinstance(one, dict)]
+    except yaml.YAMLError:
+        return text  # whoever answers says what is wrong
+    for one in found:
+        labels = one.setdefault("metadata", {}).setdefault("labels", {})
+        labels[DEFAULT.queue_label] = queue
+    return found
+
+
+def _what_if(asked: Reading, conf: Path | None, quota: list[str]) -> Answer:
+    if conf is None and not quota:
+        raise typer.BadParameter("write -f FILE, or --quota QUEUE=GPUS, or --conf FILE")
+    question: dict[str, Any] = {"queues": dict(map(_changed_quota, quota))}
+    if conf is not None:
+        question["conf"] = read_file(asked, conf)
+    found = asked.ask("whatif", body=msgspec.json.encode(question))
+    code = EVICTS if found["evicted_only_with"] else 0
+    return Answer.of_one("Diff", found, lambda: _diff_lines(found), "verdict", code)
+
+
+def _changed_quota(text: str) -> tuple[str, Any]:
+    name, _, gpus = text.partition("=")
+    try:
+        return name, {"quota": {"gpu": float(gpus)}}
+    except ValueError:
+        raise typer.BadParameter(f"--quota {text!r}: write QUEUE=GPUS, such as llm=64") from None
+
+
+def _diff_lines(found: Mapping[str, Any]) -> list[str]:
+    lines = list(found["verdict"])
+    for title, field in (("starts", "starts_only_with"), ("no longer", "starts_only_without")):
+        if found[field]:
+            more = len(found[field]) - _SHOWN_MAX
+            shown = ", ".join(found[field][:_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+            lines.append(f"  {title:<9} {shown}")
+    for title, field in (("evicts", "evicted_only_with"), ("spares", "evicted_only_without")):
+        if found[field]:
+            lines.append(f"  {title:<9} {evicted(found[field])}")
+    for queue, (before, after) in found["shares"].items():
+        lines.append(f"  share     {queue} {amount(round(before, 2))} -> {amount(round(after, 2))}")
+    return lines or ["Nothing would be decided otherwise."]
+
+
+def plan_lines(found: Mapping[str, Any], file: Path | None = None) -> list[str]:
+    says = {
+        "starts now": "It would start now.",
+        "starts after evictions": "It would start now, after evictions.",
+    }
+    lines = [says.get(found["verdict"], f"It would not start now: {found['verdict']}.")]
     if found["where"]:
         places = [f"{count} on {node}" for node, count in sorted(found["where"].items())]
         lines.append(f"  where     {', '.join(places[:_SHOWN_MAX])}")
     if found["evicts"]:
-        lines.append(f"  evicts    {_evicted(found['evicts'])}")
+        lines.append(f"  evicts    {evicted(found['evicts'])}")
     lines += [f"  because   {one['code']}. {one['sentence']}" for one in found["reasons"]]
     lines += [f"  problem   {text}" for text in found["problems"]]
-    if found["changes"]:
-        lines.append("What would start it")
-        lines += [f"  {one['do']}   {_outcome(one)}" for one in found["changes"]]
+    lines += change_lines(found["changes"])
+    if found["starts"] and file is not None:
+        lines.append(f"Start it: muster submit -f {file} --plan {found['token']}")
     return lines
 
 
+@reading
 def priority(
-    kubeconfig: Kubeconfig = None,
-    server: Server = "",
-    scheduler_conf: Conf = None,
-    output: Output = "table",
-    no_headers: NoHeaders = False,
+    asked: Reading,
     queue: Annotated[str, typer.Option("--queue", "-q", help="Only of this one.")] = "",
-) -> None:
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 200,
+) -> Answer:
     """Who is served next, and which rule put it there?"""
-    source = Source(kubeconfig, server, scheduler_conf)
-    found = ask("priority", source, "priority", {"queue": queue})
-    if not found["items"]:
-        typer.echo("Nothing waits.", err=True)
-    show(output, found, _PLACES, "job", not no_headers)
+    found = asked.ask("priority", {"queue": queue, "limit": str(limit)})
+    needs = {}
+    if found["items"] and asked.is_for_people:
+        listed = asked.ask("jobs", {"state": "waiting", "queue": queue, "limit": "1000"})
+        needs = {one["key"]: one for one in listed["items"]}
+    items = [_with_need(one, needs.get(one["job"])) for one in found["items"]]
+    notes = [] if items else ["Nothing waits."]
+    if found["total"] > len(items):
+        notes.append(f"{len(items)} of {amount(found['total'])} shown; --limit 1000 shows more")
+    return Answer({**found, "items": items}, _PLACES, "job", notes=notes)
 
 
-_PLACES: list[Column] = [
-    Column("PLACE", lambda one: f"{one['at']}/{one['of']}"),
-    Column("JOB", lambda one: one["job"]),
-    Column("QUEUE", lambda one: one["queue"]),
-    Column("PRIORITY", lambda one: amount(one["priority"]), is_number=True),
+def _with_need(place: Row, job: Row | None) -> dict[str, Any]:
+    if job is None:
+        return {**place, "needs": None, "created": None}
+    needs = {"pods": job["pods"]["min"], "gpus": job["gpus"]["asked"]}
+    return {**place, "needs": needs, "created": job["created"]}
+
+
+def _needs(place: Row) -> str:
+    needs = place["needs"]
+    return f"{counted(needs['pods'], 'pod')}, {counted(needs['gpus'], 'GPU')}" if needs else "-"
+
+
+_PLACES: Final[list[Column]] = [
+    Column("PLACE", lambda one: f"{one['at']}/{one['of']}", field="overall"),
+    Column("JOB", lambda one: one["job"], field="job"),
+    Column("QUEUE", lambda one: one["queue"], field="queue"),
+    Column("PRIORITY", lambda one: amount(one["priority"]), True, field="priority"),
+    Column("NEEDS", _needs, field="needs.gpus"),
+    Column("AGE", lambda one: age(now_s() - one["created"]) if one["created"] else "-", True),
     Column("BEHIND", lambda one: one["behind"] or "-"),
     Column("BECAUSE", lambda one: one["because"] or "-"),
 ]

@@ -10,10 +10,12 @@ import msgspec
 import typer
 
 from muster.api.duration import BadDuration, Duration
+from muster.api.meta import Key
+from muster.api.profiles import ProfileName
 from muster.cli.service_command import Flag
 from muster.runtime.page_access import PageAuth
 from muster.runtime.serving_certificate import BadCertificate, CertificateFiles
-from muster.services.scheduler.options import BindRequests, ProfileName
+from muster.services.scheduler.options import BindRequests
 
 SCHEDULER_NAME: Final = Flag("--scheduler-name", "schedulerName of the pods that are ours.")
 KUBECONFIG: Final = {
@@ -102,6 +104,22 @@ def profile_name(text: str, flag: str) -> ProfileName:
     return ProfileName(text)
 
 
+def object_key(text: str, flag: str) -> Key | None:
+    """NAMESPACE/NAME; nothing is none."""
+    namespace, _, name = text.partition("/")
+    if text and (not namespace or not name or "/" in name):
+        raise typer.BadParameter(f"{flag}: {text!r}: write NAMESPACE/NAME")
+    return Key(namespace, name) if text else None
+
+
+def perhaps(text: str, flag: str) -> bool | None:
+    """true or false; nothing leaves it open."""
+    known = {"": None, "true": True, "false": False}
+    if text not in known:
+        raise typer.BadParameter(f"{flag}: {text!r}: write true or false")
+    return known[text]
+
+
 def seconds(text: str, flag: str) -> float:
     """A duration in Kubernetes' form."""
     try:
@@ -139,6 +157,11 @@ def json_object(text: str, flag: str) -> dict[str, Any]:
         return msgspec.json.decode(text or "{}", type=dict[str, Any])
     except msgspec.DecodeError as problem:
         raise typer.BadParameter(f"{flag}: not a JSON object: {problem}") from None
+
+
+def words(text: str, flag: str) -> frozenset[str]:
+    """Names with commas between them."""
+    return frozenset(word.strip() for word in text.split(",") if word.strip())
 
 
 def labels(text: str, flag: str) -> dict[str, str]:

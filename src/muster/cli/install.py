@@ -13,6 +13,7 @@ from muster import __version__
 from muster.api.codec import Unreadable, from_builtins
 from muster.api.config import Config
 from muster.api.names import DEFAULT
+from muster.api.profiles import ProfileName
 from muster.api.yaml_text import read_yaml
 from muster.base.clock import SystemClock
 from muster.base.log import Log, TextSink
@@ -24,9 +25,10 @@ from muster.client.errors import ApiError, BadAccess, Unreachable, described
 from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import load_access
 from muster.client.live_access import LiveAccess
+from muster.lab.volcano_kinds import definitions as other_kinds
 from muster.services.operator.bootstrap import Choices, defaults, definitions, operator_objects
 from muster.services.operator.decide import usable_config
-from muster.services.operator.objects import Wanted
+from muster.services.operator.objects import DEFINITION, Wanted
 from muster.services.operator.settings import Release
 
 _Kubeconfig = Annotated[
@@ -43,6 +45,10 @@ _Tag = Annotated[str, typer.Option(help="Its version.")]
 _Replicas = Annotated[int, typer.Option(min=1, help="Replicas of the operator.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 _Diff = Annotated[bool, typer.Option("--diff", help="Show every change as a diff.")]
+_Profile = Annotated[
+    ProfileName,
+    typer.Option(help="Whose users the first shard schedules for; their kinds are made too."),
+]
 _Wait = Annotated[bool, typer.Option("--wait", help="Until every service is ready.")]
 _Timeout = Annotated[float, typer.Option(min=0, help="How long to wait, in seconds.")]
 _Purge = Annotated[
@@ -58,6 +64,7 @@ def install(
     image_repository: _Repository = "",
     image_tag: _Tag = __version__,
     replicas: _Replicas = 1,
+    profile: _Profile = ProfileName.KAI,
     dry_run: _DryRun = False,
     diff: _Diff = False,
     wait: _Wait = False,
@@ -66,7 +73,8 @@ def install(
     """Install or upgrade: kinds, operator, a first Config, shard and queues."""
     given = _config_of(config, namespace)
     choices = Choices(Release(image_repository, image_tag), given, replicas)
-    wants = [*definitions(), *operator_objects(choices), *_first(given, config is not None)]
+    first = _first(given, config is not None, profile)
+    wants = [*definitions(), *_kinds_of(profile), *operator_objects(choices), *first]
 
     async def work(installer: Installer) -> None:
         await installer.check(wants, ("get", "create", "patch"))
@@ -105,9 +113,16 @@ def uninstall(
     _run("uninstall", kubeconfig, work)
 
 
-def _first(config: Config, is_given: bool) -> list[Wanted]:
+def _kinds_of(profile: ProfileName) -> list[Wanted]:
+    """Of another system; where its own are there already, they are left as they are."""
+    if profile is ProfileName.KAI:
+        return []
+    return [Wanted(DEFINITION, body, is_kept=True) for body in other_kinds(profile.value)]
+
+
+def _first(config: Config, is_given: bool, profile: ProfileName) -> list[Wanted]:
     """What is the user's own is made where it is missing; a Config that is given is applied."""
-    found = [*defaults(config)]
+    found = [*defaults(config, profile)]
     if is_given:
         found[0] = Wanted(found[0].kind, found[0].body)
     return found

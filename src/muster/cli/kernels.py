@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from muster.engine.warm import warm_up
+from muster.foresight.warm import warm_up
 
 
 def kernels() -> None:

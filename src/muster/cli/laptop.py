@@ -7,7 +7,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,9 @@ from typing import Any, Final
 import msgspec
 import typer
 
+from muster.api.profiles import ProfileName
 from muster.base.clock import Clock
+from muster.base.database_file import BadFile
 from muster.base.log import Level, Log, TextSink
 from muster.base.log_stream import LogStream
 from muster.cli.cluster_records import (
@@ -30,7 +32,7 @@ from muster.cli.cluster_records import (
 )
 from muster.cli.kubeconfig_file import KubeconfigFile, NotOurs
 from muster.cli.pages import PAGE_ADDRESSES, address
-from muster.cli.web import DEFAULT_LISTEN, build_web
+from muster.cli.web import DEFAULT_LISTEN, Site, build_web
 from muster.engine.config.reader import ConfigError
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.control_plane import ADMIN, ControlPlane, Setup
@@ -44,7 +46,7 @@ from muster.lab.kube_cluster import KubeCluster, webhook_server
 from muster.lab.kube_programs import NotHere, kube_programs
 from muster.lab.programs import free_ports
 from muster.runtime.supervisor import Supervisor
-from muster.services.scheduler.options import ProfileName, SchedulerServiceConfig
+from muster.services.scheduler.options import SchedulerServiceConfig
 from muster.services.scheduler.roles import observer_rights
 from muster.sim.apiserver.data_dir import DataDir, InUse
 from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
@@ -53,7 +55,6 @@ from muster.sim.apiserver.kubeconfig import ServerAccess, kubeconfig
 from muster.sim.apiserver.serve import Address, ServerIdentity, Serving
 from muster.sim.apiserver.store import Store
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
-from muster.usage.store import BadStore
 
 _LOOPBACK = "127.0.0.1"
 
@@ -154,6 +155,7 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
         dialect=options.profile,
         dialect_conf=_dialect_conf(options.profile),
         cycle_log_folder=past.folder.parent / "cycles",
+        journal_folder=past.folder.parent / "journal",
         scheduler_pages=None if port is None else (_LOOPBACK, port),
     )
     try:
@@ -175,7 +177,7 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
 
 
 def _claim(
-    options: UpOptions, clock: Clock, stack: AsyncExitStack
+    options: UpOptions, clock: Clock, stack: ExitStack | AsyncExitStack
 ) -> tuple[ClusterRecord, HeldRecord, KubeconfigFile]:
     """The cluster's name and its kubeconfig are this process's, or nobody's."""
     config = KubeconfigFile(options.kubeconfig, options.name)
@@ -190,6 +192,12 @@ def _claim(
     except (NameTaken, NoRecords, NotOurs) as problem:
         raise CannotStart(str(problem)) from None
     return record, held, config
+
+
+def check(options: UpOptions, clock: Clock) -> None:
+    """Raise `CannotStart` where the name or the kubeconfig is somebody else's."""
+    with ExitStack() as stack:
+        _claim(options, clock, stack)
 
 
 def _pages_port(wanted: int | None) -> int:
@@ -250,7 +258,7 @@ def _past(options: UpOptions, clock: Clock, stack: AsyncExitStack) -> DemoPast:
         past.begin(counts=not options.runs_demo)
         if options.runs_demo:
             past.write_week(clock.now_s(), float(options.nodes * options.gpus))
-    except (OSError, BadStore) as problem:
+    except (OSError, BadFile) as problem:
         raise CannotStart(str(problem)) from None
     return past
 
@@ -277,6 +285,7 @@ async def _start(
     plan = ClusterPlan(
         nodes=_nodes(options),
         kubelet_events=True,
+        schedulers=(ours.names.scheduler,) if options.services else (),
         records_writes=False,
         log_level=options.log_level,
     )
@@ -312,10 +321,11 @@ async def _dashboard(options: UpOptions, home: Home, ours: Installation) -> str:
     if not options.services or options.profile is not ProfileName.KAI:
         return ""
     port = _usual_or_free(address(DEFAULT_LISTEN)[1])
-    config = SchedulerServiceConfig(conf_file=ours.conf_file)
+    config = SchedulerServiceConfig(conf_file=ours.conf_file, journal_folder=ours.journal_folder)
 
     def build(supervisor: Supervisor) -> None:
-        build_web(supervisor, config, (_LOOPBACK, port), cluster=options.name)
+        site = Site((_LOOPBACK, port), options.name, ours.usage_store)
+        build_web(supervisor, config, site)
 
     await home.start(HostedService("web", build, observer_rights()))
     return f"http://{_LOOPBACK}:{port}"

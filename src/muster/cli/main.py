@@ -12,6 +12,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 
@@ -30,5 +31,5 @@ def _options(
     """A Kubernetes scheduler for batch and AI work."""
 
 
-def main() -> None:
-    app()
+def main(program: str | None = None) -> None:
+    app(prog_name=program)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from muster.base.clock import SystemClock
@@ -72,11 +71,11 @@ def _match(pattern: str, path: str) -> dict[str, str] | None:
 
 
 async def look_once(
-    kubeconfig: Path | None, config: SchedulerServiceConfig, within_s: float, log: Log
+    process: Process, config: SchedulerServiceConfig, within_s: float, log: Log
 ) -> Look:
     """Read the cluster, decide once, and let go of it."""
-    connection = connected(Process("cli", kubeconfig=kubeconfig), SystemClock(), log)
-    supervisor = Supervisor("cli", connection, log=log)
+    connection = connected(process, SystemClock(), log)
+    supervisor = Supervisor(process.name, connection, log=log)
     seen: asyncio.Future[Observation] = asyncio.get_running_loop().create_future()
 
     async def observed(found: Observation) -> None:

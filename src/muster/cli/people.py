@@ -1,64 +1,33 @@
-"""muster status, queues, jobs, nodes: how is the cluster, who has what, what waits and why?"""
+"""muster status, queues: how is the cluster, who may have what and who has it?"""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from muster.base.clock import SystemClock
-from muster.cli.asking import NOTHING, NoAnswer, Source
-from muster.cli.failing import failed
-from muster.cli.tables import Column, Row, age, amount, show
+from muster.cli.moments import now_s
+from muster.cli.reading import Answer, Reading, reading
+from muster.cli.tables import Column, Row, age, amount, counted
 
-_BAR = 20
-
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option(help="The cluster; without it KUBECONFIG or ~/.kube/config."),
-]
-Server = Annotated[
-    str, typer.Option(help="Ask this muster web (http://host:port); without it MUSTER_SERVER.")
-]
-Conf = Annotated[
-    Path | None, typer.Option(help="The scheduler's configuration; without it the built-in one.")
-]
-Output = Annotated[
-    str, typer.Option("--output", "-o", help="table, wide, json, yaml, name or csv.")
-]
-NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Rows only.")]
+_BAR: Final = 20
+_RESOURCES: Final = ("gpu", "cpu", "memory")
+_HOUR_S: Final = 3600.0
 
 
-def ask(
-    command: str,
-    source: Source,
-    path: str,
-    query: Mapping[str, str] = NOTHING,
-    body: bytes = b"",
-) -> Any:
-    """The answer, or the end of the command with what is wrong."""
-    try:
-        return source.ask(path, query, body)
-    except NoAnswer as problem:
-        raise failed(command, problem) from None
-
-
-def status(
-    kubeconfig: Kubeconfig = None,
-    server: Server = "",
-    scheduler_conf: Conf = None,
-    output: Output = "table",
-) -> None:
+@reading
+def status(asked: Reading) -> Answer:
     """How is the cluster: GPUs, jobs, who is owed, what is closed?"""
-    found = ask("status", Source(kubeconfig, server, scheduler_conf), "status")
-    if output != "table":
-        show(output, {"items": [found], **found}, (), "cluster")
-        return
-    for name, text in _status_lines(found):
-        typer.echo(f"{name:<9} {text}".rstrip())
+    found = asked.ask("status")
+    return Answer.of_one("Status", found, lambda: status_lines(asked, found), "cluster")
 
 
-def _status_lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def status_lines(asked: Reading, found: Mapping[str, Any]) -> list[str]:
+    last = asked.try_ask("history", {"kind": "evicted,moved", "since": str(now_s() - _HOUR_S)})
+    parts = [*_parts(found), *_last_hour(last)]
+    return [f"{name:<9} {text}".rstrip() for name, text in parts]
+
+
+def _parts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     gpus, fits, jobs = found["gpus"], found["fits"], found["jobs"]
     out = f"   {amount(gpus['out'])} out of service" if gpus["out"] else ""
     categories = ", ".join(f"{n} {name}" for name, n in jobs["by_category"].items())
@@ -77,36 +46,92 @@ def _status_lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if found["owed"]:
         owed = ", ".join(f"{one['queue']} {amount(one['gpus'])}" for one in found["owed"])
-        borrowers = ", ".join(found["owed"][0]["borrowers"])
-        lines.append(("owed", owed + (f" ({borrowers} borrows)" if borrowers else "")))
+        borrowers = found["owed"][0]["borrowers"]
+        verb = "borrows" if len(borrowers) == 1 else "borrow"
+        lines.append(("owed", owed + (f" ({', '.join(borrowers)} {verb})" if borrowers else "")))
     pieces = [f"{amount(fits['node'])} GPUs on one node ({fits['node_name']})"]
     if fits["rack"]:
         pieces.append(f"{amount(fits['rack'])} in one rack ({fits['rack_name']})")
     lines.append(("fits now", "   ".join([*pieces, f"{amount(fits['all'])} in all"])))
     if found["nodes"]:
-        lines.append(
-            ("nodes", "   ".join(f"{one['name']} {one['state']}" for one in found["nodes"]))
-        )
+        closed = "   ".join(f"{one['name']} {one['state']}" for one in found["nodes"])
+        lines.append(("nodes", closed))
     return lines
 
 
+def _last_hour(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Nothing where no journal is read: that is not the same as nobody evicted."""
+    if found is None:
+        return []
+    items = found["items"]
+    if not items:
+        return [("last hour", "nobody was evicted")]
+    jobs = len({one["job"] for one in items})
+    gpus = sum(one["gpus"] for one in items)
+    lost = sum((one["lost_s"] or 0.0) * one["gpus"] for one in items) / _HOUR_S
+    text = f"{counted(jobs, 'job')} evicted or moved, {amount(gpus)} GPUs"
+    return [("last hour", f"{text}, {amount(round(lost, 1))} GPU-hours of work lost")]
+
+
+@reading
 def queues(
-    kubeconfig: Kubeconfig = None,
-    server: Server = "",
-    scheduler_conf: Conf = None,
-    output: Output = "table",
-    no_headers: NoHeaders = False,
+    asked: Reading,
+    name: Annotated[str, typer.Argument(help="One queue; without it all of them.")] = "",
     flat: Annotated[bool, typer.Option("--flat", help="Names without the tree.")] = False,
     resource: Annotated[str, typer.Option(help="gpu, cpu or memory.")] = "gpu",
-) -> None:
+    owed: Annotated[bool, typer.Option("--owed", help="Only those that are owed.")] = False,
+    depth: Annotated[int, typer.Option(min=0, help="So deep; 0: all the way down.")] = 0,
+) -> Answer:
     """Who may have what, who has it, who is owed?"""
-    if resource not in ("gpu", "cpu", "memory"):
+    if resource not in _RESOURCES:
         raise typer.BadParameter(f"--resource {resource!r}: write gpu, cpu or memory")
-    found = ask("queues", Source(kubeconfig, server, scheduler_conf), "queues")
-    if not found["items"]:
-        typer.echo("No queues yet: work without a queue waits.", err=True)
-    most = max((_most(row[resource]) for row in found["items"]), default=0.0)
-    show(output, found, _queue_columns(resource, flat, most), "name", not no_headers)
+    if name:
+        return _one_queue(asked, name)
+    found = asked.ask("queues")
+    items = [
+        row
+        for row in found["items"]
+        if (not owed or row["stands"]["kind"] == "owed") and (not depth or row["depth"] < depth)
+    ]
+    most = max((_most(row[resource]) for row in items), default=0.0)
+    notes = [] if items else ["No such queues." if found["items"] else _NO_QUEUES]
+    is_flat = flat or owed or bool(asked.sort_by)
+    return Answer({**found, "items": items}, _queue_columns(resource, is_flat, most), notes=notes)
+
+
+_NO_QUEUES: Final = (
+    "No queues yet: work without a queue waits. kubectl apply -f examples/quick-start makes two."
+)
+
+
+def _one_queue(asked: Reading, name: str) -> Answer:
+    found = asked.ask(f"queues/{name}")
+    return Answer.of_one("Queue", found, lambda: _queue_lines(found))
+
+
+def _queue_lines(row: Row) -> list[str]:
+    gpu = row["gpu"]
+    runtime = row["min_runtime"]
+    undisturbed = ", ".join(
+        f"{what} after {age(runtime[field])}"
+        for what, field in (("reclaim", "reclaim_s"), ("preempt", "preempt_s"))
+        if runtime[field] is not None
+    )
+    reasons = ", ".join(f"{code} {count}" for code, count in row["reasons"].items())
+    lines = [
+        f"{row['name']}   {_standing(row['stands'])}",
+        f"  GPUs      {amount(gpu['used'])} used, {amount(gpu['asked'])} more asked for",
+        f"  may have  quota {amount(gpu['quota'])}, share {amount(gpu['share'])} now, "
+        f"limit {amount(gpu['limit'])}, weight {amount(gpu['weight'])}, "
+        f"priority {amount(row['priority'])}",
+        f"  jobs      {row['jobs']['running']} running, {row['jobs']['waiting']} waiting"
+        + (f": {reasons}" if reasons else ""),
+    ]
+    if row["parent"]:
+        lines.append(f"  below     {row['parent']}")
+    if undisturbed:
+        lines.append(f"  gives     {undisturbed}")
+    return [*lines, f"Its jobs: muster jobs -A -q {row['name']}"]
 
 
 def _most(amounts: Mapping[str, Any]) -> float:
@@ -114,26 +139,38 @@ def _most(amounts: Mapping[str, Any]) -> float:
 
 
 def _queue_columns(resource: str, flat: bool, most: float) -> list[Column]:
-    unit = 2.0**30 if resource == "memory" else 1.0
+    def of(name: str, of_what: str = resource, is_wide: bool = False) -> Column:
+        unit = 2.0**30 if of_what == "memory" else 1.0
 
-    def of(name: str) -> Column:
         def text(row: Row) -> str:
-            value = row[resource][name]
+            value = row[of_what][name]
             return amount(None if value is None else round(value / unit, 1))
 
-        is_wide = name in ("asked", "weight", "non_preemptible")
-        return Column(name.upper().replace("_", "-"), text, is_number=True, is_wide=is_wide)
+        shown = name if of_what == resource else of_what
+        title = shown.upper().replace("_", "-")
+        return Column(title, text, True, is_wide, f"{of_what}.{name}")
+
+    def number(title: str, path: str, is_wide: bool = False) -> Column:
+        first, _, second = path.partition(".")
+        return Column(
+            title,
+            lambda row: amount(row[first][second] if second else row[first]),
+            True,
+            is_wide,
+            path,
+        )
 
     indent = (lambda row: row["name"]) if flat else (lambda row: "  " * row["depth"] + row["name"])
     return [
-        Column("NAME", indent),
+        Column("NAME", indent, field="name"),
         *map(of, ("quota", "share", "used", "limit")),
-        Column("USE", lambda row: _bar(row[resource], most)),
-        Column("STANDS", lambda row: _standing(row["stands"])),
-        Column("RUNNING", lambda row: amount(row["jobs"]["running"]), is_number=True),
-        Column("WAITING", lambda row: amount(row["jobs"]["waiting"]), is_number=True),
-        Column("PRIORITY", lambda row: amount(row["priority"]), is_number=True, is_wide=True),
-        *map(of, ("asked", "weight", "non_preemptible")),
+        Column("USE", lambda row: _bar(row[resource], most), field=f"{resource}.used"),
+        Column("STANDS", lambda row: _standing(row["stands"]), field="stands.gpus"),
+        number("RUNNING", "jobs.running"),
+        number("WAITING", "jobs.waiting"),
+        number("PRIORITY", "priority", is_wide=True),
+        *(of(name, is_wide=True) for name in ("weight", "asked", "non_preemptible")),
+        *(of("used", other, True) for other in ("cpu", "memory") if other != resource),
     ]
 
 
@@ -149,109 +186,3 @@ def _bar(amounts: Mapping[str, Any], most: float) -> str:
 
 def _standing(stands: Mapping[str, Any]) -> str:
     return "even" if stands["kind"] == "even" else f"{stands['kind']} {amount(stands['gpus'])}"
-
-
-def jobs(
-    kubeconfig: Kubeconfig = None,
-    server: Server = "",
-    scheduler_conf: Conf = None,
-    output: Output = "table",
-    no_headers: NoHeaders = False,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only of this one.")] = "",
-    state: Annotated[str, typer.Option(help="waiting, running or starting.")] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Of it and those below.")] = "",
-    user: Annotated[str, typer.Option("--user", "-u", help="Of this user.")] = "",
-    reason: Annotated[str, typer.Option(help="That wait for this reason: a code.")] = "",
-    on: Annotated[str, typer.Option(help="With pods on this node.")] = "",
-    sort_by: Annotated[str, typer.Option(help="A column; - before it: descending.")] = "",
-    limit: Annotated[int, typer.Option(min=0, help="How many at most; 0: all.")] = 200,
-) -> None:
-    """What runs, what waits, why, and since when?"""
-    source = Source(kubeconfig, server, scheduler_conf)
-    asked = {
-        "namespace": namespace,
-        "state": state,
-        "queue": queue,
-        "user": user,
-        "code": reason,
-        "node": on,
-        "sort": "-created" if sort_by == "age" else sort_by,
-    }
-    found = ask("jobs", source, "jobs", asked | {"limit": str(limit)})
-    while found["next"] and not limit:
-        more = ask("jobs", source, "jobs", asked | {"limit": "0", "cursor": found["next"]})
-        found = {**found, "items": [*found["items"], *more["items"]], "next": more["next"]}
-    if not found["items"]:
-        typer.echo("No such jobs.", err=True)
-    show(output, found, _JOBS, "key", not no_headers)
-    if found["next"]:
-        shown = f"{len(found['items'])} of {amount(found['total'])} jobs shown"
-        typer.echo(f"{shown}; --limit 0 shows all", err=True)
-
-
-def _now_s() -> float:
-    return SystemClock().now_s()
-
-
-def _reason(job: Row, field: str) -> str:
-    reason = job["reason"]
-    return str(reason[field]) if reason else "-"
-
-
-_JOBS: list[Column] = [
-    Column("NAME", lambda job: job["key"]),
-    Column("STATE", lambda job: job["state"]),
-    Column("REASON", lambda job: _reason(job, "code")),
-    Column("QUEUE", lambda job: job["queue"]),
-    Column("USER", lambda job: job["user"] or "-"),
-    Column("PODS", lambda job: f"{job['pods']['running']}/{job['pods']['max']}"),
-    Column("GPUS", lambda job: amount(job["gpus"]["asked"]), is_number=True),
-    Column("AGE", lambda job: age(_now_s() - job["created"]), is_number=True),
-    Column("KIND", lambda job: job["kind"] or "-", is_wide=True),
-    Column("PRIORITY", lambda job: amount(job["priority"]), is_number=True, is_wide=True),
-    Column("PREEMPTIBLE", lambda job: "yes" if job["preemptible"] else "no", is_wide=True),
-    Column("NODES", lambda job: amount(job["nodes"]), is_number=True, is_wide=True),
-    Column("MESSAGE", lambda job: _reason(job, "message"), is_wide=True),
-]
-
-
-def nodes(
-    kubeconfig: Kubeconfig = None,
-    server: Server = "",
-    scheduler_conf: Conf = None,
-    output: Output = "table",
-    no_headers: NoHeaders = False,
-    free: Annotated[int, typer.Option(min=0, help="Only nodes with as many free GPUs.")] = 0,
-    rack: Annotated[str, typer.Option(help="Only of this rack.")] = "",
-) -> None:
-    """What is there, what is free, and who holds it?"""
-    found = ask("nodes", Source(kubeconfig, server, scheduler_conf), "nodes")
-    items = [node for node in found["items"] if node["free"] >= free and rack in ("", node["rack"])]
-    if not items:
-        typer.echo("No such nodes.", err=True)
-    show(output, {**found, "items": items}, _NODES, "name", not no_headers)
-
-
-def _devices(node: Row) -> str:
-    """A letter a device: # held, s shared, . free."""
-    letters = {0: ".", 1: "#"}
-    return "".join(letters.get(len(device["holders"]), "s") for device in node["devices"])
-
-
-def _holders(node: Row) -> str:
-    held: dict[str, float] = {}
-    for device in node["devices"]:
-        for holder in device["holders"]:
-            held[holder["job"]] = held.get(holder["job"], 0.0) + holder["part"]
-    return ", ".join(f"{job} {amount(round(gpus, 2))}" for job, gpus in held.items()) or "-"
-
-
-_NODES: list[Column] = [
-    Column("NODE", lambda node: node["name"]),
-    Column("RACK", lambda node: node["rack"] or "-"),
-    Column("STATE", lambda node: node["state"]),
-    Column("GPUS", _devices),
-    Column("USED", lambda node: amount(round(node["used"], 2)), is_number=True),
-    Column("FREE", lambda node: amount(node["free"]), is_number=True),
-    Column("HOLDERS", _holders, is_wide=True),
-]

@@ -1,21 +1,20 @@
 """muster reasons: what a code means and what helps. Needs no cluster."""
 
 from difflib import get_close_matches
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from muster.cli.failing import failed
-from muster.cli.tables import Column, show
+from muster.cli.reading import Answer, Reading, reading
+from muster.cli.tables import Column
 from muster.model.reason_codes import CODES
 
 
+@reading
 def reasons(
+    asked: Reading,
     code: Annotated[str, typer.Argument(help="One code; without it all of them.")] = "",
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="table, wide, json, yaml, name or csv.")
-    ] = "table",
-) -> None:
+) -> Answer:
     """What does this code mean, and what helps?"""
     items = [
         {
@@ -29,21 +28,24 @@ def reasons(
     ]
     if not items:
         near = get_close_matches(code, map(str, CODES), 1)
-        raise failed("reasons", f"there is no code {code}" + _did_you_mean(near))
-    if output == "table" and code:
-        (one,) = items
-        typer.echo(f"{one['code']} ({one['category']})\n{one['means']}\n{one['what_helps']}")
-        return
-    show(output, {"kind": "ReasonList", "version": 1, "items": items}, _COLUMNS, "code")
+        raise asked.failed(f"there is no code {code}" + _did_you_mean(near))
+    if not code:
+        return Answer({"kind": "ReasonList", "version": 1, "items": items}, _COLUMNS, "code")
+    (one,) = items
+
+    def page() -> list[str]:
+        return [f"{one['code']} ({one['category']})", one["means"], one["what_helps"]]
+
+    return Answer.of_one("Reason", one, page, "code")
 
 
 def _did_you_mean(near: list[str]) -> str:
     return f". Did you mean {near[0]}?" if near else "; `muster reasons` lists them"
 
 
-_COLUMNS = [
-    Column("CODE", lambda row: row["code"]),
-    Column("CATEGORY", lambda row: row["category"]),
+_COLUMNS: Final = [
+    Column("CODE", lambda row: row["code"], field="code"),
+    Column("CATEGORY", lambda row: row["category"], field="category"),
     Column("MEANS", lambda row: row["means"]),
     Column("WHAT-HELPS", lambda row: row["what_helps"], is_wide=True),
 ]

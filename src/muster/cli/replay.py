@@ -1,5 +1,6 @@
 """muster replay: decide again what a scheduler decided, from a file."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,14 +9,16 @@ import typer
 
 from muster.cli.failing import failed
 from muster.cli.replay_journal import Asked, replay_journal
-from muster.engine.config.conf import parse_conf
 from muster.engine.config.reader import ConfigError
 from muster.engine.cycle import run_cycle
 from muster.engine.memory import Memory
 from muster.engine.plan import Plan
+from muster.engine.profiles.known import parse_for, profile_of
 from muster.foresight.journal.reader import SUFFIX
 from muster.model.tables import snapshot_of
 from muster.services.scheduler.cycle_dump import CycleDump, NotACycleDump, decode_dump, plain_plan
+from muster.services.scheduler.loop import ActivePolicy
+from muster.services.scheduler.options import Options
 from muster.services.scheduler.wiring import active_policy
 
 
@@ -42,7 +45,11 @@ def replay(
         Path | None,
         typer.Option(help="Write the cycle as a scenario file for tests, instead of deciding."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="table or json: the plan.")
+    ] = "table",
+    job: Annotated[str, typer.Option(help="Of a cycle: only what concerns NAMESPACE/NAME.")] = "",
 ) -> None:
     """Decide recorded cycles again and print what muster would do, and why the rest waits.
 
@@ -50,29 +57,48 @@ def replay(
     compared with what was decided then: exit code 0 if all are the same, 3 if pods start elsewhere
     or others start, 5 if others are evicted, 4 if a cycle fails, 1 if nothing could be read.
     """
+    if output not in ("table", "json"):
+        raise typer.BadParameter(f"-o {output}: write table or json")
     if file.is_dir() or file.name.endswith(SUFFIX):
         replay_journal(file, Asked(conf, against, cycle, scenario))
         return
     try:
         dump = decode_dump(file.read_bytes())
         text = conf.read_text() if conf else dump.conf
-        active = active_policy(parse_conf(text, str(conf or file)), dump.options)
+        active = _active(text, str(conf or file), dump.options)
     except OSError as error:
         raise failed("replay", f"{error.filename}: {error.strerror}") from None
     except (NotACycleDump, ConfigError) as problem:
         raise failed("replay", problem) from None
-    memory = Memory(holds=dump.holds)
+    memory = Memory(holds=dump.holds, acted_s=dump.acted_s)
     snapshot = snapshot_of(dump.records)
     result = run_cycle(snapshot, active.policy, active.actions, dump.now_s, memory)
-    if as_json:
-        print(msgspec.json.encode(result.plan).decode())
+    made = _of_job(result.plan, job) if job else result.plan
+    if as_json or output == "json":
+        print(msgspec.json.encode(made).decode())
         return
-    _show(dump, result.plan)
-    for job in sorted(result.explanation.refusals):
-        print(f"waits  {job}: {'; '.join(result.explanation.sentences(job))}")
+    _show(dump, made)
+    for key in sorted(result.explanation.refusals):
+        if job in ("", key):
+            print(f"waits  {key}: {'; '.join(result.explanation.sentences(key))}")
     if dump.plan is not None:
         is_same = plain_plan(result.plan) == dump.plan
         print("the same plan as then" if is_same else "another plan than then")
+
+
+def _of_job(plan: Plan, job: str) -> Plan:
+    """What is done to a job, or for it."""
+    return replace(
+        plan,
+        binds=tuple(one for one in plan.binds if one.job == job),
+        evictions=tuple(one for one in plan.evictions if job in (one.job, one.actor)),
+        nominations=tuple(one for one in plan.nominations if one.job == job),
+    )
+
+
+def _active(text: str, file: str, options: Options) -> ActivePolicy:
+    """What a configuration says to the profile that decided then."""
+    return active_policy(parse_for(profile_of(options.profile), text, file), options)
 
 
 def _show(dump: CycleDump, plan: Plan) -> None:

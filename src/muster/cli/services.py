@@ -4,12 +4,14 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import typer
 
 from muster.api import names
 from muster.api.meta import Key
+from muster.api.profiles import KUBE_BATCHES
 from muster.cli.failing import failed
 from muster.cli.flags import (
     KUBECONFIG,
@@ -30,11 +32,14 @@ from muster.cli.flags import (
     json_object,
     labels,
     listen,
+    object_key,
+    perhaps,
     profile_name,
     seconds,
     serving,
     share,
     state_folder,
+    words,
 )
 from muster.cli.service_command import Flag, Given, Service
 from muster.runtime.supervisor import Supervisor
@@ -72,19 +77,57 @@ def _scheduler_lease(given: Given) -> str:
     return names.Names(scheduler=given["scheduler"]).scheduler_lease(given["shard"])
 
 
+def _with_conf_map(config: SchedulerServiceConfig, given: Given) -> SchedulerServiceConfig:
+    """The first kube-batch was told of a ConfigMap by the flag that is of a file elsewhere."""
+    file: Path | None = config.conf_file
+    if file is not None and config.conf_map is not None:
+        both = f"--scheduler-conf {file} and --scheduler-conf-map {config.conf_map}"
+        raise typer.BadParameter(f"{both}: the configuration is in one place: leave out the other")
+    if file is None or file.exists() or config.options.profile not in KUBE_BATCHES:
+        return config
+    namespace, _, name = str(file).partition("/")
+    if not namespace or not name or "/" in name:
+        return config
+    return replace(config, conf_file=None, conf_map=Key(namespace, name))
+
+
 _SCHEDULER: Final = Service(
     "scheduler",
     "Decide which pod runs where: the scheduler of one node pool.",
     _Scheduler,
     SchedulerServiceConfig(journal_writer=socket.gethostname()),
     _scheduler_lease,
+    _with_conf_map,
     **WHOSE,
     profile=Flag(
         "--profile",
-        "Whose objects and configuration to read: kai, volcano or kube-batch.",
+        "Whose objects and configuration to read: kai, volcano, kube-batch (0.4 and later) or "
+        "kube-batch-0.2.",
         read=profile_name,
     ),
-    conf_file=Flag("--scheduler-conf", "Configuration file; read again when it changes."),
+    conf_file=Flag(
+        "--scheduler-conf",
+        "Configuration file; read again when it changes. For kube-batch NAMESPACE/NAME of a"
+        " ConfigMap too, where there is no such file.",
+    ),
+    conf_map=Flag(
+        "--scheduler-conf-map",
+        "NAMESPACE/NAME of a ConfigMap that holds the configuration instead.",
+        "",
+        object_key,
+    ),
+    namespaces_are_queues=Flag(
+        "--enable-namespace-as-queue",
+        "kube-batch: true, every namespace is a queue; false, Queue objects are; empty: true for "
+        "0.2 and false since.",
+        "",
+        perhaps,
+    ),
+    default_queue=Flag(
+        "--default-queue",
+        "Volcano and kube-batch: the queue of groups that name none; empty: default, and in "
+        "kube-batch 0.2 that of their namespace's name.",
+    ),
     shard=Flag("--partition-label-value", "The node pool that this scheduler serves."),
     node_pool_label=Flag("--nodepool-label-key", "The label by which nodes belong to pools."),
     **QUEUE_LABEL,
@@ -180,6 +223,12 @@ _BINDER: Final = Service(
     names.LEASE_BINDER,
     _with_plugins,
     **WHOSE,
+    other_schedulers=Flag(
+        "--other-scheduler-names",
+        "Schedulers of ours for the users of other systems, whose pods are bound too: volcano,...",
+        "",
+        words,
+    ),
     **RESERVATION_NAMESPACE,
     reservation_service_account=Flag(
         "--resource-reservation-service-account", "Their service account."

@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from muster.api.meta import Key
@@ -21,7 +21,7 @@ from muster.client.election import Elector, LeadershipLost
 from muster.client.errors import BadAccess
 from muster.client.events import Recorder
 from muster.client.https import HttpsTransport
-from muster.client.kubeconfig import load_access
+from muster.client.kubeconfig import Access, load_access
 from muster.client.limits import Limits
 from muster.client.live_access import LiveAccess
 from muster.client.read import Reader
@@ -50,6 +50,10 @@ class Process:
     too many at once a server defends itself, by priority and fairness."""
     verbosity: int = 3
     log_json: bool = False
+    context: str = ""
+    """Of the kubeconfig; without it the current one."""
+    act_as: str = ""
+    """The user in whose name everything is asked; without it whoever we are."""
 
 
 def serve(process: Process, build: Callable[[Supervisor], object]) -> None:
@@ -107,9 +111,14 @@ async def _serve(process: Process, build: Callable[[Supervisor], object], log: L
 
 def connected(process: Process, clock: Clock, log: Log) -> Connection:
     """A client of the cluster that the process is to use."""
-    access = LiveAccess(
-        lambda: load_access(clock, os.environ, path=process.kubeconfig), clock, log.child("access")
-    )
+
+    def load() -> Access:
+        found = load_access(clock, os.environ, path=process.kubeconfig, context=process.context)
+        if not process.act_as:
+            return found
+        return replace(found, headers=[*found.headers, ("Impersonate-User", process.act_as)])
+
+    access = LiveAccess(load, clock, log.child("access"))
     return Connection(
         HttpsTransport(access, clock),
         clock,

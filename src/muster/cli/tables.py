@@ -2,16 +2,19 @@
 
 import csv
 import io
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
-import typer
 import yaml
 
-FORMS = ("table", "wide", "json", "yaml", "name", "csv")
+FORMS: Final = ("table", "wide", "json", "yaml", "name", "csv")
 Row = Mapping[str, Any]
+_GAP: Final = "   "
+
+
+class BadColumn(ValueError):
+    """No row has such a field; the text names those there are."""
 
 
 class Column(NamedTuple):
@@ -21,6 +24,8 @@ class Column(NamedTuple):
     text: Callable[[Row], str]
     is_number: bool = False
     is_wide: bool = False
+    field: str = ""
+    """What rows are sorted by under this name: a field of the JSON; without it the text."""
 
 
 def amount(value: float | None) -> str:
@@ -28,6 +33,11 @@ def amount(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def counted(count: float, noun: str) -> str:
+    """1 pod, 2 pods."""
+    return f"{amount(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def age(seconds: float) -> str:
@@ -41,8 +51,10 @@ def age(seconds: float) -> str:
     return f"{minutes}m" if minutes else f"{whole}s"
 
 
-def table(columns: Sequence[Column], rows: Sequence[Row], headers: bool = True) -> str:
-    """Capitals, three spaces, no lines; nothing is cut."""
+def table_lines(
+    columns: Sequence[Column], rows: Sequence[Row], headers: bool = True, width_max: int = 0
+) -> list[str]:
+    """Capitals, three spaces, no lines. `width_max`: where the last column is cut; 0: nowhere."""
     cells = [[column.text(row) for column in columns] for row in rows]
     lines = [[column.name for column in columns], *cells] if headers else cells
     width = [max((len(line[at]) for line in lines), default=0) for at in range(len(columns))]
@@ -52,42 +64,105 @@ def table(columns: Sequence[Column], rows: Sequence[Row], headers: bool = True) 
             text.rjust(width[at]) if columns[at].is_number else text.ljust(width[at])
             for at, text in enumerate(line)
         )
-        return "   ".join(parts).rstrip()
+        return cut(_GAP.join(parts).rstrip(), width_max, sum(width[:-1]))
 
-    return "\n".join(map(padded, lines))
+    return [padded(line) for line in lines]
 
 
-def show(
+def cut(line: str, width_max: int, least: int = 0) -> str:
+    """Not longer than a terminal, where that leaves what must not be cut."""
+    if not width_max or len(line) <= width_max or least >= width_max:
+        return line
+    return line[: width_max - 1] + "…"
+
+
+def field_of(row: Row, path: str) -> Any:
+    """The value of a field, dots for inner ones. Raises `BadColumn`."""
+    value: Any = row
+    for name in path.split("."):
+        if value is None:
+            return None
+        if not isinstance(value, Mapping) or name not in value:
+            known = sorted(value) if isinstance(value, Mapping) else []
+            raise BadColumn(f"{path}: no field {name}; known are {', '.join(known) or 'none'}")
+        value = value[name]
+    return value
+
+
+def chosen(names: str) -> list[Column]:
+    """The columns of `--columns a,b.c`: fields of the JSON."""
+
+    def column(path: str) -> Column:
+        return Column(path.upper(), lambda row: _plain(field_of(row, path)), field=path)
+
+    return [column(path.strip()) for path in names.split(",") if path.strip()]
+
+
+def ordered(rows: Sequence[Row], columns: Sequence[Column], by: str) -> list[Row]:
+    """Rows by a column or a field; "-" before it: descending. What has none comes last."""
+    name = by.removeprefix("-")
+    column = next((one for one in columns if one.name.lower() == name.lower()), None)
+
+    def value(row: Row) -> Any:
+        if column is not None and not column.field:
+            return column.text(row)
+        return field_of(row, column.field if column is not None else name)
+
+    found = [(value(row), row) for row in rows]
+    empty = [row for key, row in found if key is None]
+    full = [
+        (key if isinstance(key, int | float) else str(key), row)
+        for key, row in found
+        if key is not None
+    ]
+    is_mixed = len({isinstance(key, str) for key, _ in full}) > 1
+    full.sort(key=lambda pair: str(pair[0]) if is_mixed else pair[0], reverse=by.startswith("-"))
+    return [row for _, row in full] + empty
+
+
+def programs_form(
     form: str,
     listed: Mapping[str, Any],
+    rows: Sequence[Row],
     columns: Sequence[Column],
     name: str,
     headers: bool = True,
-) -> None:
-    """Print a list of the API. `name`: the field that names an item."""
-    if form not in FORMS:
-        raise typer.BadParameter(f"-o {form}: write {', '.join(FORMS)}")
-    rows: Sequence[Row] = listed["items"]
+) -> str:
+    """json, yaml, name or csv; of `listed` with these rows as its items."""
+    whole = {**listed, "items": list(rows)}
     if form == "json":
-        _print([msgspec.json.format(msgspec.json.encode(listed), indent=2).decode()])
-    elif form == "yaml":
-        _print([yaml.safe_dump(dict(listed), sort_keys=False).rstrip()])
-    elif form == "name":
-        _print(str(row[name]) for row in rows)
-    elif form == "csv":
-        _print([_csv(columns, rows)])
-    else:
-        shown = [column for column in columns if form == "wide" or not column.is_wide]
-        _print([table(shown, rows, headers)])
+        return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
+    if form == "yaml":
+        return yaml.safe_dump(whole, sort_keys=False).rstrip()
+    if form == "name":
+        return "\n".join(_plain(field_of(row, name)) for row in rows)
+    return _csv(columns, rows, headers)
 
 
-def _csv(columns: Sequence[Column], rows: Iterable[Row]) -> str:
+def _plain(value: Any) -> str:
+    """A value of the JSON as a cell."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:g}" if isinstance(value, int) or abs(value) < 1e6 else f"{value:.0f}"
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={_plain(inner)}" for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return ",".join(map(_plain, value))
+    return str(value)
+
+
+def _csv(columns: Sequence[Column], rows: Iterable[Row], headers: bool) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.name.lower() for column in columns])
-    writer.writerows([column.text(row).replace(",", "") for column in columns] for row in rows)
+    if headers:
+        writer.writerow([column.name.lower() for column in columns])
+    writer.writerows([_cell(column, row) for column in columns] for row in rows)
     return text.getvalue().rstrip("\n")
 
 
-def _print(lines: Iterable[str]) -> None:
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+def _cell(column: Column, row: Row) -> str:
+    text = column.text(row)
+    return text.replace(",", "") if column.is_number else text

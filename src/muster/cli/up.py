@@ -7,12 +7,12 @@ from typing import Annotated, Final
 
 import typer
 
+from muster.api.profiles import ProfileName
 from muster.base.clock import SystemClock
 from muster.base.log import Level
 from muster.cli.cluster_records import DEFAULT_NAME, is_name
 from muster.cli.failing import failed
 from muster.cli.flags import profile_name
-from muster.services.scheduler.options import ProfileName
 
 _MOST_NODES: Final = 5000
 _WORLDS: Final = ("embedded", "kube")
@@ -54,7 +54,7 @@ _PagesPort = Annotated[int | None, typer.Option(min=0, max=65535, help=_PAGES)]
 _Story = Annotated[bool, typer.Option(help="Show muster at work first: eight steps, each checked.")]
 _WORLD = "embedded: an API server in this process; kube: the control plane of make kube."
 _World = Annotated[str, typer.Option(help=_WORLD)]
-_PROFILE = "kai, volcano or kube-batch: whose objects are served and shown."
+_PROFILE = "kai, volcano, kube-batch or kube-batch-0.2 (no demo): whose objects are served."
 _Profile = Annotated[str, typer.Option(help=_PROFILE)]
 _UNTIL = "End after the demo, or stay up; by default stay on a terminal."
 _Once = Annotated[bool | None, typer.Option("--once/--stay", help=_UNTIL)]
@@ -82,7 +82,7 @@ def up(
     """Start a Kubernetes cluster with muster in this process and keep it up until Ctrl-C."""
     # Loaded here: the services and the simulated world are not needed to show what flags there are.
     from muster.cli.kernels import prepare_kernels
-    from muster.cli.laptop import CannotStart, UpOptions, run
+    from muster.cli.laptop import CannotStart, UpOptions, check, run
     from muster.sim.apiserver.serve import Address
 
     _check(name, world, data_dir, scheduler_conf)
@@ -96,7 +96,11 @@ def up(
         name=name,
         services=services,
         # The last step of the demo changes the scheduler's configuration.
-        runs_demo=services and story and (nodes, gpus) == _DEMO_SIZE and scheduler_conf is None,
+        runs_demo=services
+        and story
+        and (nodes, gpus) == _DEMO_SIZE
+        and scheduler_conf is None
+        and profile != ProfileName.KUBE_BATCH_02,
         once=not sys.stdout.isatty() if once is None else once,
         on_kube=world == "kube",
         profile=profile_name(profile, "--profile"),
@@ -104,11 +108,13 @@ def up(
         pages_port=pages_port,
         ecosystem=ecosystem,
     )
-    if services:
-        # Before there is a cluster: while kernels compile nobody else is served, and nodes whose
-        # kubelets are silent for a minute count as lost.
-        prepare_kernels()
     try:
+        # A minute of compiling is not to end with no.
+        check(options, SystemClock())
+        if services:
+            # Before there is a cluster: while kernels compile nobody else is served, and nodes
+            # whose kubelets are silent for a minute count as lost.
+            prepare_kernels()
         is_well = asyncio.run(run(options, SystemClock()))
     except CannotStart as problem:
         raise failed("up", problem) from None

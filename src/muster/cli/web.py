@@ -1,7 +1,7 @@
 """muster web: the dashboard and its HTTP API, on a scheduler that decides and does nothing."""
 
 import secrets
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -9,12 +9,15 @@ from typing import Annotated
 import typer
 
 from muster.api.names import DEFAULT
+from muster.base.database_file import BadFile
+from muster.base.log import Log
 from muster.base.offload import Offload
 from muster.cli.flags import state_folder
 from muster.cli.observing import moment_of
 from muster.cli.pages import REVIEW_LIMITS, BadPages, PageSettings, address, gate_of
 from muster.cli.serving import Process, serve
 from muster.client.connection import Connection
+from muster.foresight.estimates import FILE, EstimateLog
 from muster.runtime.page_access import Gate, KubernetesGate, PageAuth, ShutGate
 from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
@@ -55,6 +58,11 @@ _Journal = Annotated[
     ),
 ]
 
+_Usage = Annotated[
+    Path | None,
+    typer.Option(help="The file in which the queue controller keeps usage (its --usage-store)."),
+]
+
 
 def web(
     kubeconfig: _Kubeconfig = None,
@@ -65,6 +73,7 @@ def web(
     scheduler_name: _Scheduler = DEFAULT.scheduler,
     cluster: _Cluster = "",
     journal_folder: _Journal = "auto",
+    usage_store: _Usage = None,
 ) -> None:
     """Serve the dashboard: reads the cluster like a scheduler, and never writes."""
     host, port = address(listen)
@@ -82,8 +91,10 @@ def web(
     )
 
     def build(supervisor: Supervisor) -> None:
-        gate = _gate(auth, auth_token_file, supervisor.connection)
-        part = build_web(supervisor, config, (host, port), gate, cluster)
+        site = Site(
+            (host, port), cluster, usage_store, _gate(auth, auth_token_file, supervisor.connection)
+        )
+        part = build_web(supervisor, config, site)
         typer.echo(f"The dashboard is at http://{host}:{part.port}")
 
     # Metrics of this process are for this machine, on any port that is free.
@@ -91,15 +102,20 @@ def web(
     serve(process, build)
 
 
-def build_web(
-    supervisor: Supervisor,
-    config: SchedulerServiceConfig,
-    where: tuple[str, int],
-    gate: Gate | None = None,
-    cluster: str = "",
-) -> WebPart:
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a dashboard is served, what it is called, what it reads beside the cluster, and to
+    whom it is shown who is not on this machine (None: nobody)."""
+
+    where: tuple[str, int]
+    cluster: str = ""
+    usage_store: Path | None = None
+    gate: Gate | None = None
+
+
+def build_web(supervisor: Supervisor, config: SchedulerServiceConfig, site: Site) -> WebPart:
     """The observer, the board that it fills, and the server that shows it."""
-    board, observed = Board(cluster), ObservedCluster.of(supervisor, config.options.names)
+    board, observed = Board(site.cluster), ObservedCluster.of(supervisor, config.options.names)
 
     async def on_observed(seen: Observation) -> None:
         observed.newest = seen
@@ -110,9 +126,21 @@ def build_web(
     live = LiveCluster(
         observed, supervisor.clock, config.offload, config.journal_folder, secrets.token_bytes(32)
     )
-    part = WebPart(*where, board, supervisor.clock, gate, questions=Handlers(live))
+    log = supervisor.log.child("estimates")
+    estimates = record_of_estimates(config.journal_folder, log)
+    handlers = Handlers(live, usage_store=site.usage_store, estimates=estimates, log=log)
+    part = WebPart(*site.where, board, supervisor.clock, site.gate, questions=handlers)
     supervisor.add(part, Phase.SERVING)
     return part
+
+
+def record_of_estimates(folder: Path | None, log: Log) -> EstimateLog:
+    """Beside the journal, where this process may write there; otherwise as long as it lives."""
+    try:
+        return EstimateLog(None if folder is None else folder / FILE)
+    except BadFile as problem:
+        log.warning("estimates are judged only until this process ends", why=str(problem))
+        return EstimateLog()
 
 
 async def show(board: Board, offload: Offload, seen: Observation) -> None:

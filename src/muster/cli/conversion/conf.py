@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from muster.api import names
+from muster.api.yaml_text import read_yaml
 from muster.cli.conversion.converted import CannotConvert, Converted, Json, Note
+from muster.engine.profiles.kube_batch import FLAT_CONF
 
 _ACTIONS: Final = {
     "allocate": "allocate",
@@ -46,6 +48,8 @@ _BUILT_IN: Final = {
     "extender": "no counterpart: write a plugin in Python (docs/guides/write-a-plugin.md)",
     "reservation": "no counterpart, and gone from Volcano too",
 }
+_SWITCHES: Final = tuple(key for key in read_yaml(FLAT_CONF) if str(key).startswith("plugin."))
+_OFF: Final = "no counterpart: it is off here, and what it stands for is always on natively"
 _PLACEMENT: Final = ("binpack", "nodeorder", "resource-strategy-fit")
 
 
@@ -57,6 +61,7 @@ def converted_conf(given: Mapping[str, Any], source: str) -> Converted:
     for name in sorted(set(given) - {"actions", "plugins", "tiers"}):
         if not name.startswith("plugin."):
             notes.append(Note(name, "no counterpart"))
+    notes += [Note(key, _OFF) for key in _off_in_flat(given)]
     known = {_ACTIONS[one] for one in actions if one in _ACTIONS}
     strategy = _strategy(name for name, _ in plugins)
     spec: Json = {"placementStrategy": {"gpu": strategy, "cpu": strategy}}
@@ -73,8 +78,26 @@ def converted_conf(given: Mapping[str, Any], source: str) -> Converted:
     return Converted(source, (body,), [pods, *notes])
 
 
+def _off_in_flat(given: Mapping[str, Any]) -> Iterator[str]:
+    """Switches of the flat map that its built-in default has on, and this one does not."""
+    if "tiers" in given:
+        return
+    listed = {name for name, _ in _plugins(given)} or {"gang", "priority", "drf"}
+    for key in _SWITCHES:
+        if key.split(".")[1] in listed and str(given.get(key, "")).lower() not in (
+            "1",
+            "t",
+            "true",
+        ):
+            yield key
+
+
 def is_conf(given: Mapping[str, Any]) -> bool:
-    return "kind" not in given and ("actions" in given or "tiers" in given or "plugins" in given)
+    """Also a map that has nothing but switches."""
+    return "kind" not in given and any(
+        str(key) in ("actions", "tiers", "plugins") or str(key).startswith("plugin.")
+        for key in given
+    )
 
 
 def _strategy(plugins: Iterable[str]) -> str:

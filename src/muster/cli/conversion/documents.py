@@ -13,7 +13,7 @@ from muster.cli.conversion.conf import converted_conf, is_conf
 from muster.cli.conversion.converted import CannotConvert, Converted, Note
 from muster.cli.conversion.jobs import converted_cron_job, converted_job
 from muster.cli.conversion.objects import converted_group, converted_queue
-from muster.cli.conversion.workloads import converted_workload
+from muster.cli.conversion.workloads import converted_budget, converted_workload
 
 _KINDS: Final[tuple[tuple[Kind[Any], Callable[[Any], Converted]], ...]] = (
     (kinds.VOLCANO_QUEUE, converted_queue),
@@ -23,7 +23,11 @@ _KINDS: Final[tuple[tuple[Kind[Any], Callable[[Any], Converted]], ...]] = (
     (kinds.VOLCANO_JOB, converted_job),
     (kinds.VOLCANO_CRON_JOB, converted_cron_job),
 )
-_BY_GROUP: Final = {(kind.group, kind.kind): (kind, convert) for kind, convert in _KINDS}
+_BY_GROUP: Final = {(kind.group, kind.kind): (kind, convert) for kind, convert in _KINDS} | {
+    ("scheduling.sigs.dev", "Queue"): (kinds.KUBE_BATCH_QUEUE, converted_queue),
+    ("scheduling.sigs.dev", "PodGroup"): (kinds.KUBE_BATCH_POD_GROUP, converted_group),
+}
+"""kube-batch's last release had the same objects under a second group too."""
 
 
 def converted(text: str, source: str) -> Iterator[Converted]:
@@ -69,6 +73,9 @@ def _converted(document: Mapping[str, Any], source: str) -> Iterator[Converted]:
         return
     if kind == "ConfigMap":
         yield from _config_map(document, source)
+        return
+    if kind == "PodDisruptionBudget" and (made := converted_budget(document, source)) is not None:
+        yield made
         return
     row = _BY_GROUP.get((version.partition("/")[0], kind))
     if row is None:

@@ -117,6 +117,9 @@ def _group_notes(group: PodGroup) -> Iterator[Note]:
     was = "was scheduling.k8s.io/group-name"
     join = f"pods join by the annotation {names.ANNOTATION_POD_GROUP} ({was})"
     yield Note("metadata.name", join)
+    if not spec.queue:
+        why = f"none is named: {names.DEFAULT_QUEUE}; for kube-batch 0.2 it was its namespace"
+        yield Note("spec.queue", why)
     if spec.min_resources:
         yield Note("spec.minResources", "not needed: it is summed up from the pods")
     if spec.min_task_member:

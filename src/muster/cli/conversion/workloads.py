@@ -5,11 +5,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from muster.api import names
-from muster.api.volcano import ANNOTATION_GROUP, ANNOTATION_GROUP_OF_VOLCANO, ANNOTATION_QUEUE
+from muster.api.volcano import (
+    ANNOTATION_BARE_MIN_MEMBER,
+    ANNOTATION_GROUP,
+    ANNOTATION_GROUP_OF_VOLCANO,
+    ANNOTATION_QUEUE,
+)
 from muster.api.volcano_batch import LABEL_QUEUE
 from muster.cli.conversion.converted import Converted, Json, Note
 from muster.cli.conversion.objects import native_queue
 
+_LEAST: Final = f"the annotation {names.ANNOTATION_BATCH_MIN_MEMBER}"
 _SCHEDULERS: Final = ("volcano", "kube-batch")
 _TEMPLATES: Final = (
     ("spec", "jobTemplate", "spec", "template"),
@@ -29,6 +35,20 @@ def converted_workload(given: Mapping[str, Any], source: str) -> Converted | Non
     notes = list(_moved(template))
     name = f"{given.get('kind')} in {source}"
     return Converted(name, (body,), notes)
+
+
+def converted_budget(given: Mapping[str, Any], source: str) -> Converted | None:
+    """A budget that makes a job for kube-batch; None where it makes none."""
+    meta = given.get("metadata")
+    owners = meta.get("ownerReferences") if isinstance(meta, Mapping) else None
+    listed = owners if isinstance(owners, list) else []
+    owner = next((o for o in listed if isinstance(o, Mapping) and o.get("controller")), None)
+    if owner is None:
+        return None
+    name = f"{owner.get('kind')} {owner.get('name')}"
+    why = f"it stays a budget; that its pods start together says {_LEAST} on {name}"
+    body = copy.deepcopy(dict(given))
+    return Converted(f"PodDisruptionBudget in {source}", (body,), [Note("spec.minAvailable", why)])
 
 
 def _template(body: Json) -> Json | None:
@@ -56,7 +76,11 @@ def _moved(template: Json) -> Iterator[Note]:
     queue = notes.pop(ANNOTATION_QUEUE, None) or labels.pop(LABEL_QUEUE, None)
     if queue is not None:
         labels[names.DEFAULT.queue_label] = native_queue(str(queue))
+    least = notes.pop(ANNOTATION_BARE_MIN_MEMBER, None)
     template["metadata"] = {**meta, "annotations": notes, "labels": labels}
+    if least is not None:
+        why = f"write {_LEAST} ({least}) on the Job itself, beside its template"
+        yield Note(f"metadata.annotations[{ANNOTATION_BARE_MIN_MEMBER}]", why)
     for name in sorted(notes):
         if name.startswith(("volcano.sh/", "scheduling.volcano.sh/")):
             yield Note(f"metadata.annotations[{name}]", "no counterpart: it does nothing here")

@@ -1,0 +1,246 @@
+"""muster jobs: what runs, what waits, why, since when, and who is next?"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from muster.cli.moments import now_s, parsed
+from muster.cli.naming import key_of
+from muster.cli.reading import Answer, Reading, context_namespace, reading
+from muster.cli.tables import Column, Row, age, amount
+
+_SERVER_SORTS: Final = frozenset(
+    {"key", "queue", "state", "priority", "gpus", "pods", "created", "reason"}
+)
+_NEVER: Final = frozenset({"never", "broken"})
+
+
+@reading
+def jobs(
+    asked: Reading,
+    name: Annotated[str, typer.Argument(help="One job, on a page.")] = "",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only of this one.")] = "",
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="Of all of them.")
+    ] = False,
+    state: Annotated[str, typer.Option(help="waiting, running or starting.")] = "",
+    queue: Annotated[str, typer.Option("--queue", "-q", help="Of it and those below.")] = "",
+    user: Annotated[str, typer.Option("--user", "-u", help="Of this user.")] = "",
+    reason: Annotated[str, typer.Option(help="That wait for this reason: a code.")] = "",
+    category: Annotated[
+        str, typer.Option("--class", help="broken, never, policy, now or soon.")
+    ] = "",
+    on: Annotated[str, typer.Option(help="With pods on this node.")] = "",
+    shapes: Annotated[
+        bool, typer.Option("--shapes", help="Waiting jobs by what each pod asks for.")
+    ] = False,
+    starts: Annotated[
+        bool, typer.Option("--starts", help="With when they start: takes seconds.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=0, help="How many at most; 0: all.")] = 200,
+) -> Answer:
+    """What runs, what waits, why, and since when?"""
+    if name:
+        return _one(asked, key_of(asked, name, namespace))
+    if shapes:
+        return _shapes(asked)
+    where = "" if all_namespaces else namespace or context_namespace(asked.source)
+    by = asked.sort_by.removeprefix("-").lower()
+    is_ordered = by in _SERVER_SORTS or by == "age"
+    query = {
+        "namespace": where,
+        "state": state,
+        "queue": queue,
+        "user": user,
+        "code": reason,
+        "category": category,
+        "node": on,
+        "sort": _server_sort(asked.sort_by) if is_ordered else "",
+    }
+    found = _pages(asked, query, limit if is_ordered or not by else 0)
+    items = with_places(asked, found["items"])
+    if starts:
+        items = _with_starts(asked, items)
+    notes = [] if items else [_none(where, state, queue, user, reason, category, on)]
+    if found["next"]:
+        notes.append(f"{len(items)} of {amount(found['total'])} jobs shown; --limit 0 shows all")
+    columns = _columns(has_namespace=bool(where))
+    return Answer({**found, "items": items}, columns, "key", notes=notes, is_ordered=is_ordered)
+
+
+def _server_sort(by: str) -> str:
+    """Ages grow where moments fall."""
+    if by.removeprefix("-").lower() != "age":
+        return by.lower()
+    return "created" if by.startswith("-") else "-created"
+
+
+def _pages(asked: Reading, query: Mapping[str, str], limit: int) -> Any:
+    found = asked.ask("jobs", {**query, "limit": str(limit)})
+    while found["next"] and not limit:
+        more = asked.ask("jobs", {**query, "limit": "0", "cursor": found["next"]})
+        found = {**found, "items": [*found["items"], *more["items"]], "next": more["next"]}
+    return found
+
+
+def with_places(asked: Reading, items: list[Any]) -> list[Any]:
+    """Each with its place among those that wait; None where nobody says so."""
+    places: dict[str, Any] = {}
+    if any(one["state"] == "Waiting" for one in items):
+        found = asked.try_ask("priority", {"limit": "1000"})
+        places = {} if found is None else {one["job"]: one for one in found["items"]}
+
+    def place(one: Row) -> Any:
+        known = places.get(one["key"])
+        return None if known is None else {"at": known["at"], "of": known["of"]}
+
+    return [{**one, "place": place(one), "start": None} for one in items]
+
+
+def _with_starts(asked: Reading, items: list[Any]) -> list[Any]:
+    found = asked.ask("when", {"limit": "1000"})["items"]
+    return [{**one, "start": found.get(one["key"])} for one in items]
+
+
+def _none(where: str, *filters: str) -> str:
+    if any(filters):
+        return "No such jobs: leave out a filter."
+    if where:
+        return f"No jobs in namespace {where}; -A shows those of all namespaces."
+    return "No jobs yet: muster submit --name first --queue QUEUE --gpus 1 --image IMAGE makes one."
+
+
+def _reason(job: Row, field: str) -> str:
+    reason = job["reason"]
+    return str(reason[field]) if reason else "-"
+
+
+def _place(job: Row) -> str:
+    place = job.get("place")
+    return f"{place['at']}/{place['of']}" if place else "-"
+
+
+def start_text(start: Mapping[str, Any] | None, category: str = "") -> str:
+    """~15:10, by 14:32, never, or a dash where nobody can say."""
+    if category in _NEVER:
+        return "never"
+    if not start:
+        return "-"
+    if start.get("not_before"):
+        return f"after {_clock(start['not_before'])}"
+    return f"~{_clock(start['at'])}" if start.get("at") else "-"
+
+
+def _clock(text: str) -> str:
+    from muster.cli.moments import clock_time
+
+    return clock_time(parsed(text))
+
+
+def _start(job: Row) -> str:
+    if job["state"] != "Waiting":
+        return "-"
+    return start_text(job.get("start"), (job["reason"] or {}).get("category", ""))
+
+
+def _columns(has_namespace: bool) -> list[Column]:
+    named = (
+        [Column("NAME", lambda job: job["key"].partition("/")[2], field="key")]
+        if has_namespace
+        else [
+            Column("NAMESPACE", lambda job: job["key"].partition("/")[0], field="key"),
+            Column("NAME", lambda job: job["key"].partition("/")[2], field="key"),
+        ]
+    )
+    return [*named, *_JOBS]
+
+
+_JOBS: Final = [
+    Column("STATE", lambda job: job["state"], field="state"),
+    Column("REASON", lambda job: _reason(job, "code")),
+    Column("QUEUE", lambda job: job["queue"], field="queue"),
+    Column("USER", lambda job: job["user"] or "-", field="user"),
+    Column("PODS", lambda job: f"{job['pods']['running']}/{job['pods']['max']}", field="pods.max"),
+    Column("GPUS", lambda job: amount(job["gpus"]["asked"]), True, field="gpus.asked"),
+    Column("PLACE", _place, field="place.at"),
+    Column("START", _start),
+    Column("AGE", lambda job: age(now_s() - job["created"]), True, field="created"),
+    Column("KIND", lambda job: job["kind"] or "-", is_wide=True, field="kind"),
+    Column("PRIORITY", lambda job: amount(job["priority"]), True, True, "priority"),
+    Column("PREEMPTIBLE", lambda job: "yes" if job["preemptible"] else "no", is_wide=True),
+    Column("NODES", lambda job: amount(job["nodes"]), True, True, "nodes"),
+    Column("RAN", lambda job: _ran(job), True, True, "started"),
+    Column("SHAPE", lambda job: str(job["shape"]), True, True, "shape"),
+    Column("MESSAGE", lambda job: _reason(job, "message"), is_wide=True),
+]
+
+
+def _ran(job: Row) -> str:
+    if job["state"] != "Running" or job["started"] is None:
+        return "-"
+    return age(now_s() - job["started"])
+
+
+def _one(asked: Reading, key: str) -> Answer:
+    found = asked.ask(f"jobs/{key}")
+    told = asked.try_ask("history", {"job": key, "limit": "20"})
+    story = None if told is None else told["items"]
+    item = {**found["job"], "page": found, "story": story}
+    return Answer.of_one("Job", item, lambda: _page(found, story), "key")
+
+
+def _page(found: Row, story: list[Any] | None) -> list[str]:
+    from muster.cli.past import story_lines
+
+    job = found["job"]
+    pods = job["pods"]
+    lines = [
+        f"{job['key']}: {job['state']}",
+        f"  queue     {job['queue']}, priority {job['priority']}, "
+        f"{'preemptible' if job['preemptible'] else 'not preemptible'}",
+        f"  pods      {pods['running']} of {pods['max']} run, it needs {pods['min']}; "
+        f"{amount(job['gpus']['held'])} of {amount(job['gpus']['asked'])} GPUs",
+        f"  made      {age(now_s() - job['created'])} ago"
+        + (f" by {job['user']}" if job["user"] else "")
+        + (f", started {age(now_s() - job['started'])} ago" if job["started"] else ""),
+    ]
+    if job["reason"]:
+        lines.append(f"  waits     {job['reason']['code']}. {job['reason']['message']}")
+    where: dict[str, int] = {}
+    for pod in found["pods"]:
+        if pod["node"]:
+            where[pod["node"]] = where.get(pod["node"], 0) + 1
+    if where:
+        shown = [f"{count} on {node}" for node, count in sorted(where.items())]
+        more = f" and {len(shown) - 8} more nodes" if len(shown) > 8 else ""
+        lines.append(f"  runs      {', '.join(shown[:8])}{more}")
+    lines += story_lines(story)
+    return [*lines, f"More: muster why {job['key']}"]
+
+
+def _shapes(asked: Reading) -> Answer:
+    found = asked.ask("shapes")
+    notes = [] if found["items"] else ["Nothing waits."]
+    return Answer(found, _SHAPES, "id", notes=notes)
+
+
+def _each(shape: Row) -> str:
+    parts = []
+    for name, value in shape["each"].items():
+        if name == "memory":
+            parts.append(f"{amount(round(value / 2**30, 1))}Gi")
+        elif name != "pods":
+            parts.append(f"{amount(value)} {'GPU' if name == 'gpu' else name}")
+    return " ".join(parts) or "-"
+
+
+_SHAPES: Final = [
+    Column("JOBS", lambda one: amount(one["jobs"]), True, field="jobs"),
+    Column("PODS", lambda one: amount(one["pods"]), True, field="pods"),
+    Column("EACH POD", _each),
+    Column("QUEUES", lambda one: ",".join(one["queues"])),
+    Column("NEED", lambda one: amount(one["asked"]), True, field="asked"),
+    Column("REASON", lambda one: one["reason"] or "-", field="reason"),
+    Column("LONGEST", lambda one: age(now_s() - one["oldest"]), True, field="oldest"),
+]

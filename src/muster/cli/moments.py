@@ -1,0 +1,49 @@
+"""Moments and ages, as tables show them and as flags name them."""
+
+from datetime import UTC, datetime
+
+import typer
+
+from muster.api.duration import BadDuration, Duration
+from muster.base.clock import SystemClock
+from muster.cli.tables import age
+
+
+def now_s() -> float:
+    return SystemClock().now_s()
+
+
+def parsed(text: str | None) -> float | None:
+    """Seconds since 1970 of what the API writes (RFC 3339)."""
+    if not text:
+        return None
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def clock_time(at_s: float | None) -> str:
+    """14:32 of today, else with the day; local time."""
+    if at_s is None:
+        return "-"
+    at = datetime.fromtimestamp(at_s, UTC).astimezone()
+    today = datetime.fromtimestamp(now_s(), UTC).astimezone()
+    return f"{at:%H:%M}" if at.date() == today.date() else f"{at:%m-%d %H:%M}"
+
+
+def ago_s(text: str, flag: str) -> float | None:
+    """The moment that `24h` or `2026-11-15T14:00:00Z` names; "": none."""
+    if not text:
+        return None
+    try:
+        return now_s() - Duration(text).seconds
+    except BadDuration:
+        pass
+    try:
+        return parsed(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{flag} {text!r}: write how long ago (24h, 7d) or a moment (2026-11-15T14:00:00Z)"
+        ) from None
+
+
+def lasted(seconds: float | None) -> str:
+    return "-" if seconds is None else age(seconds)

@@ -1,0 +1,72 @@
+"""What is watched: rows that stay where they are, and a screen that is drawn over in place."""
+
+import select
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.cli.tables import Row, field_of
+
+GONE_S: Final = 10.0
+"""How long a row that ended stays, dimmed."""
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+
+
+@dataclass(slots=True)
+class Places:
+    """Rows by name, in the order in which they were first seen."""
+
+    name: str
+    _rows: dict[str, Row] = field(default_factory=dict, init=False)
+    _gone_s: dict[str, float] = field(default_factory=dict, init=False)
+
+    def arrange(self, rows: Iterable[Row], now_s: float) -> list[tuple[Row, bool]]:
+        """Each with whether it is gone. New rows come last, those long gone are left out."""
+        new = {str(field_of(row, self.name)): row for row in rows}
+        for name in self._rows.keys() - new.keys():
+            self._gone_s.setdefault(name, now_s)
+        for name in new:
+            self._gone_s.pop(name, None)
+        for name, at_s in list(self._gone_s.items()):
+            if now_s - at_s >= GONE_S:
+                del self._gone_s[name], self._rows[name]
+        self._rows.update(new)
+        return [(row, name in self._gone_s) for name, row in self._rows.items()]
+
+
+@dataclass(slots=True)
+class Screen:
+    """Draws over what it drew before, and never more than fits."""
+
+    height: int
+    _drawn: int = field(default=0, init=False)
+
+    def draw(self, lines: Sequence[str], dimmed: frozenset[int] = frozenset()) -> None:
+        """`dimmed`: the numbers of lines that are about what is gone."""
+        room = max(self.height - 1, 2)
+        shown = [f"{_DIM}{line}{_PLAIN}" if at in dimmed else line for at, line in enumerate(lines)]
+        if len(shown) > room:
+            shown = [*shown[: room - 1], f"{len(lines) - room + 1} more rows do not fit"]
+        back = f"\x1b[{self._drawn}A\r" if self._drawn else ""
+        text = "".join(f"\x1b[2K{line}\n" for line in shown)
+        sys.stdout.write(f"{back}{text}\x1b[J")
+        sys.stdout.flush()
+        self._drawn = len(shown)
+
+
+def wait_or_quit(seconds: float) -> bool:
+    """Whether q was pressed meanwhile; keys are read as they are pressed."""
+    if not sys.stdin.isatty():
+        threading.Event().wait(seconds)
+        return False
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+        return bool(ready) and sys.stdin.read(1) in ("q", "Q")
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

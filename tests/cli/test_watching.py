@@ -1,0 +1,159 @@
+"""Watching: rows stay where they are, what ended is dimmed, and twelve thousand rows are quick."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+from typer.testing import CliRunner
+
+from muster.base.clock import SystemClock
+from muster.cli import screen
+from muster.cli.main import app
+from muster.cli.objects import Thing
+from muster.cli.screen import GONE_S, Places, Screen
+from muster.cli.submission import Wish, job_manifest
+from muster.cli.tables import BadColumn, Column, Row, chosen, ordered, table_lines
+
+
+def _names(found: list[tuple[dict[str, str], bool]]) -> list[tuple[str, bool]]:
+    return [(row["name"], is_gone) for row, is_gone in found]
+
+
+def test_rows_stay_where_they_were_and_new_ones_come_last() -> None:
+    places = Places("name")
+    places.arrange([{"name": "b"}, {"name": "c"}], 0.0)
+    again = places.arrange([{"name": "a"}, {"name": "c"}, {"name": "b"}], 1.0)
+    assert _names(again) == [("b", False), ("c", False), ("a", False)]  # type: ignore[arg-type]
+
+
+def test_a_row_that_ended_stays_dimmed_for_a_while() -> None:
+    places = Places("name")
+    places.arrange([{"name": "a"}, {"name": "b"}], 0.0)
+    gone = places.arrange([{"name": "b"}], 1.0)
+    assert _names(gone) == [("a", True), ("b", False)]  # type: ignore[arg-type]
+    later = places.arrange([{"name": "b"}], 1.0 + GONE_S)
+    assert _names(later) == [("b", False)]  # type: ignore[arg-type]
+
+
+def test_a_screen_is_drawn_over_and_never_more_than_fits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = Screen(height=4)
+    shown.draw(["one", "two"], frozenset({1}))
+    first = capsys.readouterr().out
+    assert "\x1b[2mtwo" in first
+    assert "\x1b[2A" not in first
+    shown.draw([str(at) for at in range(9)])
+    second = capsys.readouterr().out
+    assert second.startswith("\x1b[2A")
+    assert "7 more rows do not fit" in second
+    assert second.count("\n") == 3
+
+
+def test_twelve_thousand_rows_are_a_table_within_half_a_second() -> None:
+    rows = [{"name": f"job-{at}", "gpus": at, "queue": "llm"} for at in range(12_000)]
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+    lines = table_lines(chosen("name,gpus,queue"), ordered(rows, (), "-gpus"))
+    took_s = clock.monotonic_s() - began_s
+    assert len(lines) == 12_001
+    assert took_s < 0.5
+
+
+def test_only_the_last_column_is_cut_and_names_never_are() -> None:
+    columns = [Column("NAME", lambda row: row["a"]), Column("TEXT", lambda row: row["b"])]
+    row = {"a": "a-name-of-thirty-characters-yes", "b": "x" * 100}
+    (line,) = table_lines(columns, [row], headers=False, width_max=60)
+    assert len(line) == 60
+    assert line.endswith("…")
+    (line,) = table_lines(columns, [row], headers=False, width_max=20)
+    assert "yes" in line
+
+
+def test_rows_without_a_value_come_last_whichever_way_they_are_sorted() -> None:
+    rows: list[Row] = [{"n": None}, {"n": 2}, {"n": 1}]
+    assert [row["n"] for row in ordered(rows, (), "n")] == [1, 2, None]
+    assert [row["n"] for row in ordered(rows, (), "-n")] == [2, 1, None]
+    with pytest.raises(BadColumn, match="known are n"):
+        ordered(rows, (), "m")
+
+
+def test_a_job_from_flags_is_a_gang_in_its_queue() -> None:
+    wish = Wish("tune", "llm", "x:1", pods=4, minimum=2, gpus=8, cpu="4", rack="default/rack")
+    made = job_manifest(wish)
+    notes = made["metadata"]["annotations"]
+    assert notes["kai.scheduler/batch-min-member"] == "2"
+    assert notes["kai.scheduler/topology-required-placement"] == "rack"
+    assert made["metadata"]["labels"] == {"kai.scheduler/queue": "llm"}
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == {"requests": {"cpu": "4"}, "limits": {"nvidia.com/gpu": "8"}}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["submit"], "--name, --queue, --image: write them, or -f FILE"),
+        (
+            ["submit", "--name", "a", "-q", "b", "--image", "c", "--min", "3"],
+            "--min at most --pods",
+        ),
+        (
+            ["submit", "-f", "a.yaml", "-q", "b", "--pods", "2", "--", "x"],
+            "--queue, --pods, -- COMMAND: ",
+        ),
+        (["plan"], "write -f FILE, or --quota QUEUE=GPUS, or --conf FILE"),
+        (["plan", "--quota", "llm"], "write QUEUE=GPUS"),
+        (["wait", "x", "--for", "ever"], "write started, ended or succeeded"),
+        (["usage", "--by", "colour"], "write one or more of queue, user, job, day"),
+        (["history", "--since", "yesterday"], "write how long ago"),
+        (["jobs", "-o", "xml"], "table, wide, json"),
+    ],
+)
+def test_a_wrong_command_line_names_what_to_write(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, words, env={"MUSTER_SERVER": "http://127.0.0.1:1"})
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+
+
+def test_only_what_pods_come_of_is_waited_for() -> None:
+    kinds = ("ConfigMap", "Job", "Service", "Pod", "RayCluster", "Queue")
+    assert [kind for kind in kinds if Thing(kind, "a", "x").starts] == ["Job", "Pod", "RayCluster"]
+
+
+def test_a_job_from_flags_is_only_shown_by_a_dry_run() -> None:
+    words = ["submit", "--name", "a", "-q", "b", "--image", "c", "--dry-run"]
+    result = CliRunner().invoke(app, words)
+    assert (result.exit_code, "kind: Job" in result.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("name", ["jobs", "web", "scheduler", "submit"])
+def test_help_cuts_no_flag_at_eighty_columns(name: str) -> None:
+    from muster.cli.commands import COMMANDS
+
+    result = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "80"})
+    flags = [
+        flag for one in COMMANDS[name].load(name).params for flag in one.opts if flag[0] == "-"
+    ]
+    assert len(flags) > 5
+    assert [flag for flag in flags if flag not in result.output] == []
+    assert max(map(len, result.output.splitlines())) <= 100
+
+
+def test_kubectl_gets_words_with_their_help() -> None:
+    program = (
+        "import sys; sys.argv[1:] = ['rea']; from muster.cli.entry import *; kubectl_complete()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines() == ["reasons\tWhat does this code mean, and what helps?", ":4"]
+
+
+def test_a_watch_that_nobody_types_to_waits_as_long_as_it_should(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(threading.Event, "wait", lambda _, seconds: waited.append(seconds))
+    assert not screen.wait_or_quit(2.0)
+    assert waited == [2.0]
