@@ -2,13 +2,13 @@
 
 import pytest
 
+from muster.api.profiles import ProfileName
 from muster.base.clock import Clock
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.demo import Demo, demo_manifests
 from muster.lab.dialect_demos import KubeBatchDemo, VolcanoDemo
 from muster.lab.install import Installation
 from muster.lab.virtual_loop import run_virtually
-from muster.services.scheduler.options import ProfileName
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 

@@ -28,18 +28,19 @@ async def _apply(lab: Lab, *names: str) -> None:
 @pytest.mark.parametrize(
     ("example", "prefix", "pods", "minimums"),
     [
-        ("mpijob", "allreduce", 3, [3]),
-        ("jobset", "pretrain", 5, [None]),
-        ("leaderworkerset", "llama", 6, [3, 3]),
-        ("sparkapplication", "etl", 3, [1]),
-        ("trainjob", "finetune", 2, [None]),
+        ("operators/mpijob", "allreduce", 3, [3]),
+        ("operators/jobset", "pretrain", 5, [None]),
+        ("operators/leaderworkerset", "llama", 6, [3, 3]),
+        ("operators/sparkapplication", "etl", 3, [1]),
+        ("operators/trainjob", "finetune", 2, [None]),
+        ("ray/rayjob", "sweep", 3, [3]),
     ],
 )
 def test_the_pods_of_a_kind_with_an_operator_run_and_are_one_gang(
     example: str, prefix: str, pods: int, minimums: list[int | None]
 ) -> None:
     async def scenario(lab: Lab) -> None:
-        await _apply(lab, f"operators/{example}.yaml")
+        await _apply(lab, f"{example}.yaml")
         await lab.until_running(prefix, pods)
         groups = await lab.all(POD_GROUP, lab.namespace)
         assert [group["spec"].get("minMember") for group in groups] == minimums

@@ -5,11 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.test_operator import SHARD
-from tests.support.lab import POD, POD_GROUP, QUEUE, RESERVATIONS
+from tests.lab.test_operator import CONFIG, HERE, SHARD
+from tests.support.lab import CONFIG_MAP, DEFINITION, POD, POD_GROUP, QUEUE, RESERVATIONS
 from tests.support.operated import Operated, operated
 
+from muster.api import kinds
 from muster.api.meta import Key
+from muster.client.errors import ApiError
+from muster.client.kinds import plainly
+from muster.lab.volcano_kinds import definitions
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 POOL = "kai.scheduler/node-pool"
@@ -111,3 +115,65 @@ def test_every_flow_works_with_the_rights_that_the_operator_gives(tmp_path: Path
         assert refused == []
 
     operated(story, (NODES[0],), tmp_path)
+
+
+@pytest.mark.row(114)
+def test_a_shard_of_volcanos_profile_runs_volcanos_jobs_with_its_controllers(
+    tmp_path: Path,
+) -> None:
+    async def story(world: Operated) -> None:
+        await world.until_ready(SHARD, "default")
+        await world.until_ready(CONFIG, "kai-config")
+        running = {*world.kubelet.running}
+        assert {"volcano-controllers", "admission", "kai-scheduler-default"} <= running
+        job = plainly(kinds.VOLCANO_JOB)
+        container = {"name": "main", "image": "work", "resources": {"requests": {"cpu": "1"}}}
+        task = {"name": "w", "replicas": 2, "template": {"spec": {"containers": [container]}}}
+        spec = {"minAvailable": 2, "schedulerName": "volcano", "tasks": [task]}
+        await world.lab.create(job, {"metadata": {"name": "gang"}, "spec": spec})
+        await world.until_running("gang", 2)
+        assert (await world.lab.get(job, "gang"))["spec"]["queue"] == "default", "by its webhook"
+        refused = [
+            f"{line.who} {line.method} {line.path}"
+            for line in world.lab.laptop.write_log
+            if line.status == 403
+        ]
+        assert refused == []
+        broken = {"metadata": {"name": "none"}, "spec": {**spec, "tasks": []}}
+        with pytest.raises(ApiError, match="task"):
+            await world.lab.create(job, broken)
+
+    # By bind requests, as pods with volumes and devices always are.
+    args = {"profile": "volcano", "bind-requests": "always"}
+    operated(story, (NODES[0],), tmp_path, kinds_of="volcano", args=args)
+
+
+def test_a_conf_of_the_users_own_is_what_such_a_scheduler_reads(tmp_path: Path) -> None:
+    async def story(world: Operated) -> None:
+        text = 'actions: "allocate"\ntiers:\n- plugins:\n  - name: gang\n'
+        data = {"volcano-scheduler.conf": text}
+        await world.lab.cluster.writer.create(
+            CONFIG_MAP, {"metadata": {"name": "own"}, "data": data}, HERE
+        )
+        await world.until_ready(SHARD, "default")
+        supervisor = world.kubelet.running["kai-scheduler-default"].supervisor
+        shown = supervisor.debug["conf"]()
+        assert "gang" in str(shown)
+        assert "proportion" not in str(shown)
+
+    args = {"profile": "volcano", "conf-config-map": "own/volcano-scheduler.conf"}
+    operated(story, (NODES[0],), tmp_path, kinds_of="volcano", args=args)
+
+
+def test_a_shard_whose_profile_has_no_kinds_here_says_what_to_apply(tmp_path: Path) -> None:
+    async def story(world: Operated) -> None:
+        async def told() -> bool:
+            shard = await world.lab.get(SHARD, "default")
+            return "deploy/volcano-crds" in str(shard.get("status"))
+
+        await world.until(told, "the shard says what it lacks")
+        for body in definitions("volcano"):
+            await world.lab.create(DEFINITION, body)
+        await world.until_ready(SHARD, "default")
+
+    operated(story, (NODES[0],), tmp_path, args={"profile": "volcano"})

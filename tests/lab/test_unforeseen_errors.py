@@ -75,7 +75,7 @@ def test_a_hundred_pods_run_when_unforeseen_errors_are_over(
         await lab.until_running("work", _PODS, within_s=120.0)
         loop = lab.product.loop
         assert loop is not None
-        assert loop._cache.overdue(0.0) == []
+        assert loop._cache.assumptions.overdue(0.0) == []
 
     in_lab(scenario, Setting(nodes=_NODES, wrap=raising.wrap))
 

@@ -9,10 +9,11 @@ from tests.support.apply import apply
 from tests.support.lab import CONFIG_MAP, EVENT, POD, InWorld, Lab, Setting, in_lab
 
 from muster.api.meta import Key
+from muster.api.profiles import ProfileName
 from muster.client.errors import Forbidden, NotFound
 from muster.client.kinds import Plain, plain_kind
 from muster.client.write import Deletion
-from muster.services.scheduler.options import Options, ProfileName
+from muster.services.scheduler.options import Options
 from muster.sim.kubelet.nodes import NodeGroup
 
 JOB = plain_kind("batch.volcano.sh", "v1alpha1", "Job", "jobs")

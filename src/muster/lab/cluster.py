@@ -20,6 +20,7 @@ from muster.base.clock import Clock
 from muster.base.log import Level, Log, TextSink
 from muster.base.rand import Rand
 from muster.client.connection import Connection
+from muster.client.events import Recorder
 from muster.client.read import Reader
 from muster.client.transport import Request, Response, Transport
 from muster.client.write import Writer
@@ -51,6 +52,8 @@ class ClusterPlan:
     heartbeat: Heartbeat | None = None
     # Whether kubelets record events about pods, for people who look.
     kubelet_events: bool = False
+    schedulers: Sequence[str] = ()
+    """Told to pods that name none."""
     seed: int = 0
     # Webhooks in this process: service (namespace, name) -> handler. Without sockets there is no
     # other way to one.
@@ -173,8 +176,10 @@ class Cluster:
 
     async def _start_controllers(self) -> None:
         connection = self._connection("controllers", self._admin_token)
-        supervisor = Supervisor("controllers", connection, log=self._log.child("controllers"))
-        workloads.build(supervisor, Writer(connection, "controllers"), self.plan.controllers)
+        log, writer = self._log.child("controllers"), Writer(connection, "controllers")
+        recorder = Recorder(writer, "controllers", log=log) if self.plan.kubelet_events else None
+        supervisor = Supervisor("controllers", connection, log=log, recorder=recorder)
+        workloads.build(supervisor, writer, self.plan.controllers, self.plan.schedulers)
         self._hosting.supervise("controllers", supervisor)
 
     def _connection(self, who: str, token: str) -> Connection:

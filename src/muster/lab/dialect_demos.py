@@ -161,6 +161,7 @@ class KubeBatchDemo(_DialectDemo):
             ("a gang", self._train),
             ("a gang that cannot fit waits whole", self._too_large),
             ("a burst into what is idle", self._burst_in),
+            ("a reclaim by the queue that is owed", self._owed),
         ]
 
     async def _train(self, step: str) -> None:
@@ -188,3 +189,6 @@ class KubeBatchDemo(_DialectDemo):
 
     async def _burst_in(self, step: str) -> None:
         await self._burst_from(step, "3-burst.yaml")
+
+    async def _owed(self, step: str) -> None:
+        await self._reclaim_by(step, "4-serve.yaml")

@@ -5,7 +5,7 @@ All of it belongs to the simulated world and would be the same with any other sc
 
 from typing import Final
 
-from muster.api.names import RESOURCE_AMD_GPU, RESOURCE_NVIDIA_GPU
+from muster.api.names import LABEL_AMD_GPU_PRODUCT, RESOURCE_AMD_GPU, RESOURCE_NVIDIA_GPU
 from muster.client.kinds import plain_kind
 from muster.client.write import Writer
 from muster.lab.hosting import HostedService, ensure
@@ -27,7 +27,7 @@ SPECIAL_NODES: Final = (
     NodeGroup(
         "amd-0",
         resources={RESOURCE_AMD_GPU: "4"},
-        labels={"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"},
+        labels={LABEL_AMD_GPU_PRODUCT: "AMD_Instinct_MI300X_OAM"},
         taints=(_AMD_TAINT,),
     ),
     # Its GPUs are given out by claim alone. Tainted, because schedulers count them for pods that

@@ -16,6 +16,7 @@ import msgspec
 from muster.api import kinds
 from muster.api.crds import DEFINITIONS, manifest
 from muster.api.names import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, PRIORITY_CLASSES, Names
+from muster.api.profiles import ProfileName
 from muster.api.roles import Rights
 from muster.api.volcano import DEFAULT_QUEUE as VOLCANO_DEFAULT_QUEUE
 from muster.api.volcano import ROOT_QUEUE
@@ -49,7 +50,7 @@ from muster.services.scaleadjuster import wiring as scaleadjuster
 from muster.services.scheduler import roles as scheduler_roles
 from muster.services.scheduler import wiring as scheduler
 from muster.services.scheduler.loop import SchedulingLoop
-from muster.services.scheduler.options import Options, ProfileName, SchedulerServiceConfig
+from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.services.volcano import roles as volcano_roles
 from muster.services.volcano import wiring as volcano
 from muster.sim.apiserver.admission import Handler
@@ -120,6 +121,8 @@ class Installation:
     """The scheduler's; None: the built-in default."""
     cycle_log_folder: Path | None = None
     """Where the scheduler keeps its cycles; None: nowhere."""
+    journal_folder: Path | None = None
+    """Where it keeps what it decided, to be asked about; None: nowhere."""
     scheduler_pages: tuple[str, int] | None = None
     """Host and port of the scheduler's metrics and debug pages; None: nowhere."""
     usage_store: Path | None = None
@@ -172,7 +175,7 @@ class Installation:
         """What must be there before the services: kinds, classes, namespaces."""
         for definition in DEFINITIONS:
             await ensure(writer, _DEFINITION, manifest(definition))
-        for body in definitions(self.dialect) if self.dialect is not ProfileName.KAI else ():
+        for body in definitions(self.dialect.system) if self.dialect is not ProfileName.KAI else ():
             await ensure(writer, _DEFINITION, body)
         for name, value in PRIORITY_CLASSES.items():
             await ensure(writer, _CLASS, {"metadata": {"name": name}, "value": value})
@@ -207,7 +210,7 @@ class Installation:
             await ensure(writer, _QUEUE, {"metadata": {"name": name}, "spec": spec})
 
     def _scheduler_rights(self) -> Rights:
-        return scheduler_roles.rights(self.names, (self.options.shard,))
+        return scheduler_roles.rights(self.names, (self.names.scheduler_lease(self.options.shard),))
 
     async def _review(self, path: str, body: bytes) -> bytes:
         assert self._handler is not None, "the admission service has not been started"
@@ -216,7 +219,11 @@ class Installation:
     def _scheduler(self, supervisor: Supervisor) -> None:
         options = replace(self.options, names=self.names)
         config = SchedulerServiceConfig(
-            options, self.conf_file, self.cycle_log_folder, offload=offload_here()
+            options,
+            self.conf_file,
+            self.cycle_log_folder,
+            journal_folder=self.journal_folder,
+            offload=offload_here(),
         )
         self.loop = scheduler.build(supervisor, config)
         if self.scheduler_pages is not None:
@@ -227,7 +234,10 @@ class Installation:
 
     def _binder(self, supervisor: Supervisor) -> None:
         image, hami_core = self.reservation_image, self.hami_core
-        settings = BinderSettings(self.names, reservation_image=image, hami_core=hami_core)
+        others = () if self.dialect is ProfileName.KAI else (self.dialect.system,)
+        settings = BinderSettings(
+            self.names, frozenset(others), reservation_image=image, hami_core=hami_core
+        )
         binder.build(supervisor, binder.BinderServiceConfig(settings))
 
     def _podgrouper(self, supervisor: Supervisor) -> None:
@@ -293,7 +303,7 @@ class Installation:
         """The scheduler of the other dialect, and what else it takes."""
         if self.dialect is ProfileName.KAI:
             return []
-        known = replace(self.names, scheduler=self.dialect.value)
+        known = replace(self.names, scheduler=self.dialect.system)
         name = f"{self.dialect}-scheduler"
         found = [HostedService(name, self._dialect_scheduler, scheduler_roles.rights(known))]
         if self._has_volcano:
@@ -301,7 +311,7 @@ class Installation:
         return found
 
     def _dialect_scheduler(self, supervisor: Supervisor) -> None:
-        known = replace(self.names, scheduler=self.dialect.value)
+        known = replace(self.names, scheduler=self.dialect.system)
         options = replace(self.options, names=known, profile=self.dialect)
         config = SchedulerServiceConfig(options, self.dialect_conf, offload=offload_here())
         scheduler.build(supervisor, config)

@@ -101,6 +101,10 @@ class KubeCluster:
     async def kill(self, name: str) -> None:
         await self._hosting.kill(name)
 
+    async def connect(self, who: str, account: Key) -> Connection:
+        """As a pod of that account would; it ends with the cluster."""
+        return self._connection(who, await self._token(account))
+
     async def _token(self, account: Key) -> str:
         """A token as a kubelet would get it for a pod of that account."""
         request = Request(

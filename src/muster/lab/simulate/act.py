@@ -56,6 +56,8 @@ class Actor:
     _cordoned: set[str] = field(default_factory=set)
     _held: set[str] = field(default_factory=set)
     _later: list["asyncio.Task[None]"] = field(default_factory=list)
+    _under_way: set["asyncio.Task[None]"] = field(default_factory=set)
+    """Of those, what has begun: half of it must not be left undone when calm comes."""
 
     async def do(self, step: told.AnyStep) -> None:
         match step:
@@ -80,7 +82,7 @@ class Actor:
     async def calm(self) -> None:
         """Everything that goes wrong ends: nodes come back, finalizers go."""
         for task in self._later:
-            task.cancel()
+            task.cancel()  # of those that wait; what has begun goes on to its end
         self.network.calm()
         if self.files is not None:
             self.files.mend_disk()
@@ -94,6 +96,7 @@ class Actor:
             await self._set_cordon(node, False)
         for app in list(self._held):
             await self._release(app)
+        await asyncio.gather(*self._under_way)
 
     async def clear(self) -> None:
         """People take away all that they made."""
@@ -142,6 +145,8 @@ class Actor:
                 await self._to_nodes(step)
 
     async def _to_nodes(self, step: told.AnyStep) -> None:
+        if getattr(step, "node", "") not in self.cluster.fleet.node_names:
+            return  # A story that is being shortened loses nodes before what happens to them.
         match step:
             case told.Cordon(node=node, for_s=for_s):
                 await self._set_cordon(node, True)
@@ -281,6 +286,10 @@ class Actor:
             except asyncio.CancelledError:
                 work.close()
                 raise
+            self._later.remove(task)
+            self._under_way.add(task)
             await work
+            self._under_way.discard(task)
 
-        self._later.append(asyncio.create_task(wait()))
+        task = asyncio.create_task(wait())
+        self._later.append(task)

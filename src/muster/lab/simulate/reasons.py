@@ -1,50 +1,28 @@
 """Whether what a group is told of why it waits is so, reckoned anew from stored objects.
 
 Only what can be said without doubt is judged: which queue would break which bound, which is not
-there, whether pods are missing, whether there is room. Numbers are those of the moment when the
-reason last changed, and are left alone, like all else that a reason may say. `CLAIMS` is the table
-of what is judged.
+there, whether pods are missing, whether there is room, whether somebody leaves; and the numbers of
+all that, which may be outdated for minutes but not for ever. All else that a reason may say is left
+alone. `CLAIMS` is the table of what is judged, on groups and on their pods.
 """
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
-from muster.api.names import CONDITION_UNSCHEDULABLE_ON_NODE_POOL
+from muster.api.names import (
+    CONDITION_POD_SCHEDULED,
+    CONDITION_UNSCHEDULABLE_ON_NODE_POOL,
+    REASON_UNSCHEDULABLE,
+)
 from muster.base.parse_int import parse_int
 from muster.client.kinds import Plain
-from muster.lab.simulate.reckoning import (
-    broken_bounds,
-    is_simple,
-    next_wanted,
-    slots,
-    waiting_pods,
-)
-from muster.lab.simulate.view import NODES, QUEUES, View, minimum_of
+from muster.lab.simulate.reason_numbers import NUMBERS, Waiting
+from muster.lab.simulate.reckoning import slots, waiting_pods
+from muster.lab.simulate.view import NODES, PODS, QUEUES, View, is_terminating, minimum_of
 
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A group that waits, and the next of its pods."""
-
-    view: View
-    group: Plain
-    pods: list[Plain]
-
-    @property
-    def wanted(self) -> int:
-        return next_wanted(self.view, self.group)
-
-    @property
-    def is_simple(self) -> bool:
-        return is_simple(self.group, self.pods)
-
-    def bounds(self) -> list[tuple[str, str]]:
-        return list(broken_bounds(self.view, self.group, self.pods[0], self.wanted))
-
-
-_IsSo = Callable[[_Waiting, "re.Match[str]"], bool]
+WAITS: Final = (CONDITION_POD_SCHEDULED, "False", REASON_UNSCHEDULABLE)
+_IsSo = Callable[[Waiting, "re.Match[str]"], bool]
 
 
 def untrue_reasons(view: View, group: Plain) -> Iterator[str]:
@@ -52,8 +30,8 @@ def untrue_reasons(view: View, group: Plain) -> Iterator[str]:
     pods = waiting_pods(view, group)
     if not pods:
         return
-    waiting = _Waiting(view, group, pods)
-    for sentence in _sentences(group):
+    waiting = Waiting(view, group, pods)
+    for sentence in dict.fromkeys([*_sentences(group), *_on_pods(pods)]):
         for pattern, is_so in CLAIMS:
             for said in re.finditer(pattern, sentence):
                 if not is_so(waiting, said):
@@ -71,6 +49,15 @@ def _sentences(group: Plain) -> list[str]:
     return [one.get("message") or "" for one in newest.get("reasons") or ()]
 
 
+def _on_pods(pods: list[Plain]) -> list[str]:
+    return [
+        one.get("message") or ""
+        for pod in pods
+        for one in (pod.get("status") or {}).get("conditions") or ()
+        if (one["type"], one["status"], one.get("reason")) == WAITS
+    ]
+
+
 def _transition(condition: Plain) -> int:
     return parse_int(condition.get("transitionID") or "") or 0
 
@@ -79,24 +66,29 @@ def _would_break(which: str) -> _IsSo:
     return lambda waiting, said: (said.group("queue"), which) in waiting.bounds()
 
 
-def _is_missing(waiting: _Waiting, said: "re.Match[str]") -> bool:
+def _is_missing(waiting: Waiting, said: "re.Match[str]") -> bool:
     return waiting.view.store.get(QUEUES, "", said.group("queue")) is None
 
 
-def _has_children(waiting: _Waiting, said: "re.Match[str]") -> bool:
+def _has_children(waiting: Waiting, said: "re.Match[str]") -> bool:
     queues = waiting.view.all(QUEUES)
     return any(one["spec"].get("parentQueue") == said.group("queue") for one in queues)
 
 
-def _are_too_few(waiting: _Waiting, said: "re.Match[str]") -> bool:
+def _are_too_few(waiting: Waiting, said: "re.Match[str]") -> bool:
     return len(waiting.pods) + waiting.view.placed(waiting.group) < minimum_of(waiting.group)
 
 
-def _lacks_room(waiting: _Waiting, said: "re.Match[str]") -> bool:
+def _lacks_room(waiting: Waiting, said: "re.Match[str]") -> bool:
     if not waiting.is_simple:
         return True
     places = [slots(waiting.view, node, waiting.pods[0]) for node in waiting.view.all(NODES)]
     return sum(places) < waiting.wanted
+
+
+def _is_on_its_way(waiting: Waiting, said: "re.Match[str]") -> bool:
+    """Somebody leaves, or is about to be bound: nobody says so at rest unless it is stuck."""
+    return any(is_terminating(pod) for pod in waiting.view.all(PODS))
 
 
 CLAIMS: Final[tuple[tuple[str, _IsSo], ...]] = (
@@ -106,5 +98,7 @@ CLAIMS: Final[tuple[tuple[str, _IsSo], ...]] = (
     (r"Queue (?P<queue>\S+) has child queues", _has_children),
     (r"pods that it needs to start exist", _are_too_few),
     (r"\b(?:NoRoom|Fragmented|BehindOthers|TooLarge)\. ", _lacks_room),
+    (r"\b(?:WaitingForVictims|Binding|BehindOthers)\. ", _is_on_its_way),
+    *NUMBERS,
 )
 """What a sentence may say, and whether it is so."""

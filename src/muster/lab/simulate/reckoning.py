@@ -78,7 +78,7 @@ def broken_bounds(view: View, group: Plain, pod: Plain, wanted: int) -> Iterator
 
 def slots(view: View, node: Plain, pod: Plain) -> int:
     """How many pods like this one a node has room for."""
-    if node["spec"].get("unschedulable") or node["spec"].get("taints"):
+    if is_cordoned(node) or has_taints(node):
         return 0
     free = view.free(node)
     wanted = {name: one.nano for name, one in pod_amounts(pod["spec"]).items() if one.nano}
@@ -90,6 +90,19 @@ def slots(view: View, node: Plain, pod: Plain) -> int:
         return 0  # Where GPUs are partitioned only their parts are given.
     wanted["pods"] = NANO
     return min(max(free.get(name, 0), 0) // amount for name, amount in wanted.items())
+
+
+def is_cordoned(node: Plain) -> bool:
+    return bool(node["spec"].get("unschedulable"))
+
+
+def has_taints(node: Plain) -> bool:
+    return bool(node["spec"].get("taints"))
+
+
+def is_ready(node: Plain) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def is_partitioned(node: Plain) -> bool:

@@ -16,13 +16,14 @@ _OURS: Final = ("muster.services.", "muster.runtime.", "muster.client.", "muster
 _NOT_FOLLOWED: Final = (ModuleType, FunctionType, BuiltinFunctionType, type, str, bytes, int, float)
 _DEPTH_MAX: Final = 12
 # Memos of equal parts of pods, which are emptied when they grow; and what was said or counted, of
-# which a fixed number is kept: it outlives whom it is about, because somebody comes to read it.
+# which a fixed number is kept: it outlives whom it is about.
 _BOUNDED: Final = (
     "PodInterner._interned_values",
     "PodInterner._decoded",
     "Recorder._written",
-    "SchedulerMeters._evicted_series",
 )
+SLOWLY: Final = {"SchedulerMeters._evicted_series": 700.0}
+"""What is kept for somebody who comes to read it every minute, and for how long at most."""
 
 
 def remembered(supervisor: Supervisor, names: Iterable[str]) -> Mapping[str, int]:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from muster.lab.simulate.gates import GatedLoop, TimeStandsStill
 from muster.lab.simulate.invariants import Violation, Watchman, chained
 from muster.lab.simulate.manifests import HOME, QUEUE, cluster_objects, queue_body
 from muster.lab.simulate.network import Network
-from muster.lab.simulate.registries import remembered
+from muster.lab.simulate.registries import SLOWLY, remembered
 from muster.lab.simulate.replicas import Replicas
 from muster.lab.simulate.story import Story, Submit
 from muster.lab.simulate.view import View
@@ -192,15 +193,27 @@ class _Teller:
             if self.clock.monotonic_s() - began_s > _GONE_WITHIN_S:
                 self.watchman.say("nothing is left behind", ", ".join(left[:5]))
             await self._look_after(_LOOK_S)
+        gone_s = self.clock.monotonic_s()
         await self._look_after(_FORGOTTEN_AFTER_S)
+        while True:
+            since_s = self.clock.monotonic_s() - gone_s
+            kept = list(self._remembered())
+            for where, text in kept:
+                if since_s >= SLOWLY.get(where, 0.0):
+                    self.watchman.say("the gone are forgotten", text)
+            self._stop_if_broken()
+            if not kept:
+                return
+            await self._look_after(_FORGOTTEN_AFTER_S)
+
+    def _remembered(self) -> Iterator[tuple[str, str]]:
+        """Where services keep more than a few names of the gone, and what to say of it."""
         for replica in self.replicas.by_name.values():
             if replica.supervisor is None:
                 continue
             for where, count in remembered(replica.supervisor, self.watchman.gone).items():
                 if count > _REMEMBERED_MAX:
-                    text = f"{replica.name}: {count} names of the gone are kept in {where}"
-                    self.watchman.say("the gone are forgotten", text)
-        self._stop_if_broken()
+                    yield where, f"{replica.name}: {count} names of the gone are kept in {where}"
 
     async def _wait_until(self, at_s: float) -> None:
         while (left_s := at_s - self._now_s()) > _MOMENT_S:

@@ -8,7 +8,7 @@ from muster.api.kinds import Kind
 from muster.client.kinds import Plain, plain_kind
 from muster.sim.operators.job_sets import JOB_SET, TRAIN_JOB, TRAINING_RUNTIME
 from muster.sim.operators.kubeflow import MPI_JOB, PYTORCH_JOB
-from muster.sim.operators.serving import LEADER_WORKER_SET, RAY_CLUSTER
+from muster.sim.operators.serving import LEADER_WORKER_SET, RAY_CLUSTER, RAY_JOB
 from muster.sim.operators.spark import SPARK_APPLICATION
 
 DEFINITION: Final = plain_kind(
@@ -94,30 +94,39 @@ _JOB_SET: Final = _object(
     }
 )
 
+_RAY_CLUSTER: Final = _object(
+    {
+        "suspend": _FLAG,
+        "headGroupSpec": _object({"template": _TEMPLATE}),
+        "workerGroupSpecs": _list(
+            _object(
+                {
+                    "groupName": _TEXT,
+                    "replicas": _COUNT,
+                    "minReplicas": _COUNT,
+                    "numOfHosts": _COUNT,
+                    "suspend": _FLAG,
+                    "template": _TEMPLATE,
+                }
+            )
+        ),
+    },
+    ["headGroupSpec"],
+)
+
 _SHORT_NAMES: Final = {"LeaderWorkerSet": "lws", "SparkApplication": "sparkapp"}
 _SPECS: Final[Sequence[tuple[Kind[Plain], Schema]]] = (
     (PYTORCH_JOB, _object({"pytorchReplicaSpecs": _REPLICAS, "runPolicy": _POLICY})),
     (MPI_JOB, _object({"mpiReplicaSpecs": _REPLICAS, "runPolicy": _POLICY})),
     (
         RAY_CLUSTER,
+        _RAY_CLUSTER,
+    ),
+    (
+        RAY_JOB,
         _object(
-            {
-                "suspend": _FLAG,
-                "headGroupSpec": _object({"template": _TEMPLATE}),
-                "workerGroupSpecs": _list(
-                    _object(
-                        {
-                            "groupName": _TEXT,
-                            "replicas": _COUNT,
-                            "minReplicas": _COUNT,
-                            "numOfHosts": _COUNT,
-                            "suspend": _FLAG,
-                            "template": _TEMPLATE,
-                        }
-                    )
-                ),
-            },
-            ["headGroupSpec"],
+            {"suspend": _FLAG, "entrypoint": _TEXT, "rayClusterSpec": _RAY_CLUSTER},
+            ["rayClusterSpec"],
         ),
     ),
     (JOB_SET, _JOB_SET),

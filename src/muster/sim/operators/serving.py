@@ -1,4 +1,7 @@
-"""RayCluster and LeaderWorkerSet: pods that serve until somebody deletes them. Pure."""
+"""RayCluster, RayJob and LeaderWorkerSet: pods that serve until somebody deletes them. Pure.
+
+The RayJob of this world makes its cluster and runs on it; nothing submits, so it does not end.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -6,9 +9,10 @@ from typing import Any, Final
 from muster.api.bounds import PODS_PER_WORKLOAD_MAX
 from muster.client.kinds import Plain, plain_kind
 from muster.sim.operators.children import Child, copied, count, pod_child, ready_count
-from muster.sim.workloads.objects import is_ready
+from muster.sim.workloads.objects import is_ready, owner_reference
 
 RAY_CLUSTER: Final = plain_kind("ray.io", "v1", "RayCluster", "rayclusters")
+RAY_JOB: Final = plain_kind("ray.io", "v1", "RayJob", "rayjobs")
 LEADER_WORKER_SET: Final = plain_kind(
     "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets"
 )
@@ -47,6 +51,29 @@ def ray_status(cluster: Plain, there: Sequence[Plain]) -> dict[str, Any]:
         "availableWorkerReplicas": workers,
         "readyWorkerReplicas": workers,
         "observedGeneration": cluster["metadata"].get("generation"),
+    }
+
+
+def ray_job_children(job: Plain, there: Sequence[Plain]) -> list[Child]:
+    spec, meta = job["spec"], job["metadata"]
+    if spec.get("suspend"):
+        return []
+    metadata = {
+        "name": f"{meta['name']}-cluster",
+        "labels": {"ray.io/originated-from-cr-name": meta["name"]},
+        "ownerReferences": [owner_reference(job, job["apiVersion"], "RayJob")],
+    }
+    return [Child(RAY_CLUSTER, {"metadata": metadata, "spec": copied(spec["rayClusterSpec"])})]
+
+
+def ray_job_status(job: Plain, there: Sequence[Plain]) -> dict[str, Any]:
+    cluster = there[0] if there else None
+    is_ready_now = ((cluster or {}).get("status") or {}).get("state") == "ready"
+    return {
+        "rayClusterName": cluster["metadata"]["name"] if cluster else None,
+        "jobDeploymentStatus": "Running" if is_ready_now else "Initializing",
+        "jobStatus": "RUNNING" if is_ready_now else "PENDING",
+        "observedGeneration": job["metadata"].get("generation"),
     }
 
 

@@ -47,6 +47,10 @@ class Decider:
         status = status_patch(serving.RAY_CLUSTER, cluster, serving.ray_status(cluster, there))
         return serving.ray_children(cluster, there), [*ended_pods(there), *status]
 
+    def ray_job(self, job: Plain, there: Sequence[Plain], now_s: float) -> "Decision":
+        status = status_patch(serving.RAY_JOB, job, serving.ray_job_status(job, there))
+        return serving.ray_job_children(job, there), status
+
     def lws(self, lws: Plain, there: Sequence[Plain], now_s: float) -> "Decision":
         status = status_patch(serving.LEADER_WORKER_SET, lws, serving.lws_status(lws, there))
         return serving.lws_children(lws, there), [*ended_pods(there), *status]
@@ -120,7 +124,7 @@ class OperatorReconciler:
 
 def build(supervisor: Supervisor, writer: Writer) -> None:
     """Add all operators to the supervisor."""
-    kinds = (POD, JOB, job_sets.JOB_SET)
+    kinds = (POD, JOB, job_sets.JOB_SET, serving.RAY_CLUSTER)
     informers = {kind.full_name: supervisor.informer(kind) for kind in kinds}
     by_owner = {name: one.add_index(_owner_uids) for name, one in informers.items()}
     executor = ActionExecutor(writer, supervisor.log, informers)
@@ -143,6 +147,7 @@ def _operators(
     yield kubeflow.PYTORCH_JOB, decider.pytorch, (POD,)
     yield kubeflow.MPI_JOB, decider.mpi, (POD, JOB)
     yield serving.RAY_CLUSTER, decider.ray, (POD,)
+    yield serving.RAY_JOB, decider.ray_job, (serving.RAY_CLUSTER,)
     yield serving.LEADER_WORKER_SET, decider.lws, (POD,)
     yield job_sets.JOB_SET, decider.job_set, (JOB,)
     yield job_sets.TRAIN_JOB, decider.train_job, (job_sets.JOB_SET,)

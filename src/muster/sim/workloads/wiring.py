@@ -1,6 +1,6 @@
 """build(supervisor, writer): every controller of the simulated world, in one function."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +32,7 @@ from muster.sim.workloads.objects import (
     controller_of,
 )
 from muster.sim.workloads.plans import COUNTED, Plan, Plans
+from muster.sim.workloads.telling import Teller
 
 # The names of all controllers; `build` can leave some out.
 CONTROLLERS: Final = (
@@ -63,8 +64,15 @@ class Planned:
         return Result(again_s)
 
 
-def build(supervisor: Supervisor, writer: Writer, only: Collection[str] = CONTROLLERS) -> None:
-    """Add the named controllers to the supervisor."""
+def build(
+    supervisor: Supervisor,
+    writer: Writer,
+    only: Collection[str] = CONTROLLERS,
+    schedulers: Sequence[str] = (),
+) -> None:
+    """Add the named controllers to the supervisor. Who has a recorder hears of pods and Jobs; pods
+    without a scheduler are told of the `schedulers` that there are.
+    """
     unknown = sorted(set(only) - set(CONTROLLERS))
     if unknown:
         known = ", ".join(CONTROLLERS)
@@ -74,6 +82,9 @@ def build(supervisor: Supervisor, writer: Writer, only: Collection[str] = CONTRO
     for name in CONTROLLERS:
         if name in only:
             getattr(builder, name)()
+    if supervisor.recorder is not None:
+        teller = Teller(supervisor.recorder, tuple(schedulers))
+        teller.listen(plans.pods, plans.copy_of(JOB))
 
 
 @dataclass(frozen=True, slots=True)

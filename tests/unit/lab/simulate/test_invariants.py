@@ -334,7 +334,99 @@ def test_what_is_wrong_at_rest_is_named(
 ) -> None:
     world = Stored()
     fault(world)
-    assert world.wrong() == invariants
+    assert list(dict.fromkeys(world.wrong())) == invariants
+
+
+HOLDS = "Queue team would go over its {}: that is {} GPUs, {} {} GPU, and the job needs 3 GPUs."
+LIMIT = "team quota has reached the allowable limit of GPUs. Limit is {} GPUs, currently {} GPUs "
+QUOTA = "Workload requested 3 GPUs, but team quota is {} GPUs, while {} GPUs are already allocated"
+FIXED = "what cannot be preempted holds"
+NUMBERS = [
+    # What is so, and the same with another number.
+    (FULL, FULL.replace("most free: 2", "most free: 1")),
+    (FULL, FULL.replace("has 3", "has 4")),
+    (FULL, FULL.replace("on n1", "on n2")),
+    ("Of 2 nodes 2 lack GPUs.", "Of 3 nodes 2 lack GPUs."),
+    ("Of 2 nodes 2 lack GPUs.", "Of 2 nodes 3 lack GPUs."),
+    ("1 is cordoned, 1 is not ready, 1 has a taint", "2 are cordoned"),
+    ("1 is cordoned, 1 is not ready, 1 has a taint", "2 are not ready"),
+    ("1 is cordoned, 1 is not ready, 1 has a taint", "2 have a taint"),
+    ("A pod asks for 3 GPUs, and no node has more than 2 GPUs.", "A pod asks for 4 GPUs, and"),
+    ("A pod asks for 3 GPUs, and no node has more than 2 GPUs.", "no node has more than 1 GPU."),
+    (HOLDS.format("limit", 3, "it holds", 1), HOLDS.format("limit", 4, "it holds", 1)),
+    (HOLDS.format("limit", 3, "it holds", 1), HOLDS.format("limit", 3, "it holds", 2)),
+    (HOLDS.format("quota", 2, FIXED, 1), HOLDS.format("quota", 2, FIXED, 0)),
+    (HOLDS.format("quota", 2, FIXED, 1), HOLDS.format("quota", 3, FIXED, 1)),
+    ("and the job needs 3 GPUs", "and the job needs 2 GPUs"),
+    ("and queue team may never hold more than 2 GPUs (quota", "and queue team may never hold more "
+     "than 3 GPUs (quota"),
+    ("and queue team may never hold more than 3 GPUs (limit", "and queue team may never hold more "
+     "than 2 GPUs (limit"),
+    (LIMIT.format(3, 1) + "allocated", LIMIT.format(3, 0) + "allocated"),
+    (LIMIT.format(3, 1) + "allocated", LIMIT.format(2, 1) + "allocated"),
+    ("workload requested 3 GPUs.", "workload requested 1 GPUs."),
+    (QUOTA.format(2, 1), QUOTA.format(2, 2)),
+    (QUOTA.format(2, 1), QUOTA.format(1, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("true", "untrue"), NUMBERS, ids=[untrue for _, untrue in NUMBERS])
+def test_numbers_of_reasons_are_reckoned_anew(true: str, untrue: str) -> None:
+    def told_of(sentence: str) -> list[str]:
+        world = Stored()
+        world.write(QUEUES, queue("team", quota=2, limit=3))
+        odd = node("n0", gpus=1, unschedulable=True, taints=[{"key": "odd", "effect": "NoExecute"}])
+        odd["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+        world.write(NODES, odd)
+        world.work("held", at="n0", group={"preemptibility": "non-preemptible"})
+        world.write(GROUPS, _told("a", sentence, preemptibility="non-preemptible"))
+        world.write(PODS, pod("a-0", "a", gpus=3, at=""))
+        return world.wrong()
+
+    assert told_of(true) == []
+    assert set(told_of(untrue)) == {UNTRUE}
+
+
+def _gang_is_told(sentence: str) -> list[str]:
+    world = Stored()
+    world.write(GROUPS, _told("a", sentence, minMember=3))
+    for number in range(2):
+        world.write(PODS, pod(f"a-{number}", "a", gpus=3, at=""))
+    return world.wrong()
+
+
+@pytest.mark.parametrize(
+    ("true", "untrue"),
+    [
+        ("2 of the 3 pods that it needs to start exist.", "1 of the 3 pods that it needs to start"),
+        ("0 of its 3 pods have a place", "0 of its 2 pods have a place"),
+        ("0 of its 3 pods have a place", "3 of its 3 pods have a place"),
+        ("Resources were found for 1 pods while 3 are required", "found for 1 pods while 2 are "
+         "required"),
+    ],
+)  # fmt: skip
+def test_numbers_of_members_are_reckoned_anew(true: str, untrue: str) -> None:
+    assert _gang_is_told(true) == []
+    assert _gang_is_told(f"{untrue} exist") == [UNTRUE]
+
+
+@pytest.mark.parametrize("code", ["WaitingForVictims", "Binding", "BehindOthers"])
+def test_nobody_waits_at_rest_for_what_is_about_to_happen(code: str) -> None:
+    world = Stored()
+    world.write(GROUPS, _told("a", f"{code}. So it is."))
+    world.write(PODS, pod("a-0", "a", gpus=3, at=""))
+    assert world.wrong() == [UNTRUE]
+    world.work("leaves", metadata=leaving(pod("leaves-0", "leaves"))["metadata"])
+    assert world.wrong() == []
+
+
+def test_what_is_said_on_pods_is_judged_as_well() -> None:
+    world = Stored()
+    world.write(GROUPS, _told("a", FULL))
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    old = {**said, "message": FULL.replace("most free: 2", "most free: 0")}
+    world.write(PODS, pod("a-0", "a", gpus=3, at="", status={"conditions": [old]}))
+    assert world.wrong() == [UNTRUE]
 
 
 def test_bounds_that_a_waiting_group_would_break_are_true_reasons() -> None:

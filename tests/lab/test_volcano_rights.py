@@ -1,0 +1,100 @@
+"""Roles of what serves Volcano's users hold what it asks of a real API server, and little more."""
+
+from typing import Any
+
+import pytest
+from tests.lab.test_rights import _granted, _is_for_trouble, _refused, _shown, _used
+from tests.support.kube import StartControlPlane
+from tests.support.kube_lab import VOLCANO_JOB, on_kube
+from tests.support.lab import Lab, Setting
+
+from muster.api.meta import Key
+from muster.api.profiles import ProfileName
+from muster.client.errors import NotFound
+from muster.client.kinds import plain_kind
+from muster.lab.control_plane import Setup
+from muster.lab.install import Installation
+from muster.sim.kubelet.nodes import NodeGroup
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow]
+
+COMMAND = plain_kind("bus.volcano.sh", "v1alpha1", "Command", "commands")
+_NODES = (NodeGroup("node", count=2),)
+
+
+def test_the_audit_log_shows_what_volcanos_controllers_and_scheduler_may_do(
+    start_control_plane: StartControlPlane,
+) -> None:
+    plane = start_control_plane(Setup(controller_manager=True, kwok=True, audit=True))
+    setting = Setting(nodes=_NODES, dialect=ProfileName.VOLCANO)
+    on_kube(plane, _a_job_that_is_suspended_and_resumed, setting)
+    events = plane.audit_events()
+    product = Installation(dialect=ProfileName.VOLCANO)
+    services = {service.name: service for service in product.services}
+    unused: dict[str, list[str]] = {}
+    for name in ("volcano", "volcano-scheduler"):
+        service = services[name]
+        user = f"system:serviceaccount:{service.namespace}:{name}"
+        assert _refused(events, user) == [], name
+        used, granted = _used(events, user), set(_granted(service))
+        assert used, f"{name} asked for nothing"
+        unused[name] = sorted(
+            {
+                _shown(right)
+                for right, where in granted
+                if (right, where) not in used
+                and not _is_for_trouble(right, {one for one, _ in granted})
+            }
+        )
+    assert [right for right in unused["volcano"] if right not in _BY_CHANCE] == _OF_CONTROLLERS, (
+        f"not used: {unused}"
+    )
+    # Reads of every kind are used; what is left of writes belongs to other profiles.
+    assert not [right for right in unused["volcano-scheduler"] if "volcano" in right]
+
+
+_BY_CHANCE = ("delete podgroups.scheduling.volcano.sh",)
+"""Of a job that goes: by its controller or by the collector of garbage, whoever is first."""
+_OF_CONTROLLERS: list[str] = [
+    "create jobs.batch.volcano.sh",  # CronJobs
+    "create persistentvolumeclaims",  # volumes that a job describes
+    "delete jobs.batch.volcano.sh",  # CronJobs, and ttlSecondsAfterFinished
+    "get configmaps",  # of the plugins, where they are there already
+    "patch configmaps",
+    "patch cronjobs/status.batch.volcano.sh",
+    "patch podgroups.scheduling.volcano.sh",  # a job that changed
+    "patch pods",  # plain pods that get a group
+    "patch queues.scheduling.volcano.sh",  # commands about queues
+]
+"""What this story does not ask for, and what does."""
+
+
+async def _a_job_that_is_suspended_and_resumed(lab: Lab) -> None:
+    container: dict[str, Any] = {"name": "main", "image": "work"}
+    container["resources"] = {"requests": {"cpu": "1"}}
+    task = {"name": "w", "replicas": 2, "template": {"spec": {"containers": [container]}}}
+    spec = {"minAvailable": 2, "schedulerName": "volcano", "tasks": [task]}
+    spec["plugins"] = {"svc": [], "ssh": [], "env": []}
+    made = await lab.create(VOLCANO_JOB, {"metadata": {"name": "gang"}, "spec": spec})
+    await lab.until_running("gang", 2, within_s=60)
+    for action, pods in (("AbortJob", 0), ("ResumeJob", 2)):
+        target = {
+            "apiVersion": "batch.volcano.sh/v1alpha1",
+            "kind": "Job",
+            "name": "gang",
+            "uid": made["metadata"]["uid"],
+            "controller": True,
+        }
+        body = {"metadata": {"name": action.lower()}, "action": action, "target": target}
+        await lab.create(COMMAND, body)
+        await lab.until_running("gang", pods, within_s=60)
+    await lab.cluster.writer.delete(VOLCANO_JOB, Key("default", "gang"))
+
+    async def gone() -> bool:
+        try:
+            await lab.get(VOLCANO_JOB, "gang")
+        except NotFound:
+            return not await lab.running("gang")
+        return False
+
+    await lab.until(gone, 60)
