@@ -53,9 +53,9 @@ kube: ## Obtain a Kubernetes control plane: MUSTER_KUBE_BIN, else the cache, els
 image: install ## Write the image of all services as an OCI layout into dist/image; needs no container engine
 	@$(PY) -m tools.image.build $(ARGS)
 
-# START: the first seed. ARGS: see tools/simulate.py --help.
+# START: the first seed. ARGS: see python -m tools.simulate --help.
 simulate: install ## Tell stories of clusters on bad days, drawn from seeds: SEEDS=100
-	@$(PY) tools/simulate.py $(or $(SEEDS),100) --start $(or $(START),0) $(ARGS)
+	@$(PY) -m tools.simulate $(or $(SEEDS),100) --start $(or $(START),0) $(ARGS)
 
 # The cases of the peers lie beside the checkout, if anywhere.
 conformance: install ## Run case files through the engine: CASES=folder, ARGS="--only TAG --id ID"
@@ -82,6 +82,7 @@ docs: install ## Write what is made from the sources: CRDs, manifests, reference
 	@$(PY) tools/reference.py
 	@$(PY) tools/reasons_page.py
 	@$(PY) tools/cli_reference.py --write
+	@$(PY) -m tools.people_pages
 	@$(PY) tools/walk_picture.py
 	@$(PY) tools/shares_picture.py
 	@$(PY) tools/rows.py --write

@@ -63,9 +63,11 @@ others do not match at all; where none could, it is the requirement without whic
 pass. Reasons of the last tier only say why nobody makes way; they follow the others. A search that
 was not made, or was cut short, counts among them too.
 
-**What is written.** A condition is written again when its code or its subject changes, not when
-its numbers do; of the codes that follow each other as others start and end (NoRoom, Fragmented,
-TopologyFull, BehindOthers, NotLookedAt) a new one is written after five minutes.
+**What is written.** A condition is written at once when its code or its subject changes. Where only
+its numbers do, or the reasons behind the first, it is written when it has been outdated for five
+minutes, and without an event; likewise where codes follow each other as others start and end
+(NoRoom, Fragmented, TopologyFull, BehindOthers, NotLookedAt). With very many jobs that wait this
+may take longer: twenty are written anew after each cycle, the longest outdated first.
 """
 
 

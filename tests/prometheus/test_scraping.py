@@ -89,7 +89,11 @@ def test_usage_of_a_scraped_queue_controller_that_is_doubled_restarted_and_lost(
             scrape()
             with prometheus_scraping(tmp_path, targets) as address:
                 database = UsageDatabase(
-                    "prometheus", address, window=UsageWindow(size_s=60.0), resolution_s=1.0
+                    "prometheus",
+                    address,
+                    window=UsageWindow(size_s=60.0),
+                    fetch_interval_s=0.5,
+                    resolution_s=1.0,
                 )
                 source = PrometheusUsage(prometheus_at(address, database, clock), database, "kai")
                 with pytest.raises(NoUsage, match="no samples of queues"):
@@ -111,6 +115,12 @@ def test_usage_of_a_scraped_queue_controller_that_is_doubled_restarted_and_lost(
             # Prometheus is gone.
             with pytest.raises(NoUsage, match="cannot be asked"):
                 await source.read(clock.now_s())
+            failed_before = fetcher.failures
+
+            async def failed_since() -> bool:
+                return fetcher.failures > failed_before
+
+            await lab.until(failed_since, 60)
             assert fetcher.newest is not None
             assert fetcher.newest.by_queue["a"]["gpu"] == pytest.approx(0.25)
             await ended((running,))

@@ -30,12 +30,8 @@ from muster.client.read import Listing, Reader
 from muster.client.transport import Request, Response
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
-from muster.services.scheduler.cache import (
-    Assumption,
-    NotCached,
-    SchedulerCache,
-    SchedulerInformers,
-)
+from muster.services.scheduler.assumptions import Assumption
+from muster.services.scheduler.cache import NotCached, SchedulerCache, SchedulerInformers
 from muster.services.scheduler.cluster_objects import ClusterInformers, WatchedObjects
 from muster.services.scheduler.options import Options
 
@@ -100,9 +96,9 @@ class Cache:
         fresh = Cache()
         for body in self.there.values():
             fresh.show(body)
-        for uid, assumption in self.cache._assumed.items():
-            fresh.cache._assumed[uid] = assumption
-            fresh.cache._refresh_pod(uid)
+        for uid, assumption in self.cache.assumptions.items():
+            with fresh.cache.assumptions.replaced(uid, assumption):
+                fresh.cache._refresh_pod(uid)
         return fresh
 
     def _informer(self, kind: str) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from muster.api.meta import Key
+from muster.api.profiles import ProfileName
 from muster.base.clock import Clock
 from muster.base.log import Log, TextSink
 from muster.client.errors import NotFound
@@ -17,7 +18,7 @@ from muster.lab.hosting import Wrap, unwrapped
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster
 from muster.lab.virtual_loop import LoopClock, run_virtually
-from muster.services.scheduler.options import BindRequests, Options, ProfileName
+from muster.services.scheduler.options import BindRequests, Options
 from muster.sim.apiserver.admission import LocalWebhookCaller
 from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.kubelet.nodes import Gpus, NodeGroup

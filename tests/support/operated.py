@@ -8,6 +8,7 @@ a right that the operator forgets is missed.
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ from muster.base.rand import Rand
 from muster.cli.commands import COMMANDS
 from muster.cli.services import SERVICES
 from muster.client.connection import Connection
-from muster.client.election import Elector
+from muster.client.election import Elector, LeadershipLost
+from muster.client.errors import NotFound
 from muster.client.events import Recorder
 from muster.client.read import Reader, Selection
 from muster.client.write import Writer
@@ -34,7 +36,9 @@ from muster.lab import reservation_pods
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, ensure
 from muster.lab.install import Installation
+from muster.lab.kube_cluster import KubeCluster
 from muster.lab.virtual_loop import offload_here, run_virtually
+from muster.lab.volcano_kinds import definitions
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission.handler import AdmissionHandler
 from muster.services.admission.wiring import AdmissionServiceConfig
@@ -48,6 +52,7 @@ from muster.sim.kubelet.nodes import NodeGroup
 HERE = DEFAULT.namespace
 _COMMANDS = {service.name: service for service in SERVICES}
 _MOUNTED = "/etc/muster"
+_WRITTEN = "/var/lib/muster"
 _SYSTEM = NodeGroup("system", count=2)
 
 
@@ -62,7 +67,7 @@ class _Running:
 class Kubelet:
     """Starts, restarts and ends the processes of the operator's Deployments."""
 
-    cluster: Cluster
+    cluster: Cluster | KubeCluster
     folder: Path
     log: Log
     handler: AdmissionHandler | None = None
@@ -71,19 +76,23 @@ class Kubelet:
     async def follow(self) -> None:
         """Look at all Deployments and act."""
         listed = (await self.cluster.reader.list(DEPLOYMENT, Selection(HERE))).objects
-        wanted = {one["metadata"]["name"]: one for one in listed}
+        wanted = {one["metadata"]["name"]: one for one in listed if "command" in _container(one)}
         for name in [*self.running]:
-            if name not in wanted or _container(wanted[name]) != self.running[name].container:
+            running = self.running[name]
+            is_as_wanted = name in wanted and _container(wanted[name]) == running.container
+            if not is_as_wanted or running.task.done():
                 await self.end(name)
         for name, deployment in wanted.items():
-            if name not in self.running:
-                await self._start(name, deployment)
-            await self._mount(name, deployment)
+            with suppress(NotFound):  # A volume is not there yet: its pod waits.
+                await self._mount(name, deployment)
+                if name not in self.running:
+                    await self._start(name, deployment)
 
     async def end(self, name: str) -> None:
         ended = self.running.pop(name)
         ended.supervisor.stop()
-        await ended.task
+        with suppress(LeadershipLost):  # It is started again, as a container is.
+            await ended.task
 
     async def close(self) -> None:
         for name in [*self.running]:
@@ -94,10 +103,9 @@ class Kubelet:
         return msgspec.json.encode(self.handler.answer(path, msgspec.json.decode(body)))
 
     async def _start(self, name: str, deployment: Any) -> None:
-        await self._mount(name, deployment)
         container, spec = _container(deployment), deployment["spec"]["template"]["spec"]
         service = _COMMANDS[container["command"][1]]
-        args = [arg.replace(_MOUNTED, str(self.folder / name)) for arg in container["args"]]
+        args = [self._placed(name, arg) for arg in container["args"]]
         command = COMMANDS[service.name].load(service.name)
         written = command.make_context(service.name, args).params
         given = {key: flag.value(written[key]) for key, flag in service.flags.items()}
@@ -110,17 +118,25 @@ class Kubelet:
         supervisor = Supervisor(
             name, connection, log=log, elector=elector, recorder=Recorder(writer, name, log=log)
         )
-        built = service.wiring.build(supervisor, _in_process(config))
+        is_virtual = isinstance(self.cluster, Cluster)
+        built = service.wiring.build(supervisor, _in_process(config) if is_virtual else config)
         if isinstance(built, AdmissionHandler):
             self.handler = built
         task = asyncio.create_task(supervisor.run(), name=name)
         self.running[name] = _Running(container, supervisor, task)
 
     async def _connection(self, who: str, account: str) -> Connection:
+        if isinstance(self.cluster, KubeCluster):
+            return await self.cluster.connect(who, Key(HERE, account))
         found = await self.cluster.reader.get(ACCOUNT, Key(HERE, account))
         token = self.cluster.server.tokens.issue(found, self.cluster.clock.now_s(), 10**8)
         transport = self.cluster.transport(who, token)
         return Connection(transport, self.cluster.clock, Rand(len(who)), user_agent=who)
+
+    def _placed(self, name: str, arg: str) -> str:
+        for path in (_MOUNTED, _WRITTEN):
+            arg = arg.replace(path, str(self.folder / name))
+        return arg
 
     async def _mount(self, name: str, deployment: Any) -> None:
         """Config maps and secrets as files, in place of where the container would see them."""
@@ -135,7 +151,11 @@ class Kubelet:
         if "configMap" in volume:
             key = Key(HERE, volume["configMap"]["name"])
             data = (await self.cluster.reader.get(CONFIG_MAP, key))["data"]
-            files = {name: text.encode() for name, text in data.items()}
+            items = volume["configMap"].get("items")
+            paths = (
+                {one["key"]: one["path"] for one in items} if items else {key: key for key in data}
+            )
+            files = {path: data[key].encode() for key, path in paths.items()}
         else:
             key = Key(HERE, volume["secret"]["secretName"])
             data = (await self.cluster.reader.get(SECRET, key))["data"]
@@ -189,8 +209,10 @@ class Operated:
             return now in told
 
         await self.until(ready, f"{kind.kind} {name} is ready")
-        for running in self.kubelet.running.values():
-            await self.lab.until(lambda one=running: _is_ready(one), 300.0)  # type: ignore[misc]
+        await self.until(self._all_ready, "every service is ready")
+
+    async def _all_ready(self) -> bool:
+        return not any(one.supervisor.readiness() for one in self.kubelet.running.values())
 
     async def until_running(self, prefix: str, pods: int) -> dict[str, str]:
         async def so() -> bool:
@@ -208,14 +230,15 @@ class Operated:
                 await cluster.writer.bind(Key(HERE, pod["metadata"]["name"]), "system-0")
 
 
-async def _is_ready(running: _Running) -> bool:
-    return not running.supervisor.readiness()
-
-
 def operated(
-    story: Callable[[Operated], Awaitable[None]], nodes: Sequence[NodeGroup], folder: Path
+    story: Callable[[Operated], Awaitable[None]],
+    nodes: Sequence[NodeGroup],
+    folder: Path,
+    kinds_of: str = "",
+    **shard: Any,
 ) -> None:
-    """Tell a story on a cluster with an operator, a Config, a shard and two queues."""
+    """Tell a story on a cluster with an operator, a Config, a shard and two queues; and with the
+    kinds of another system."""
 
     async def main(clock: Clock) -> None:
         kubelets: list[Kubelet] = []
@@ -229,12 +252,15 @@ def operated(
             kubelets.append(Kubelet(cluster, folder, log))
             for definition in DEFINITIONS:
                 await ensure(cluster.writer, DEFINITION, manifest(definition))
+            for body in definitions(kinds_of) if kinds_of else ():
+                await ensure(cluster.writer, DEFINITION, body)
             await ensure(cluster.writer, NAMESPACE, {"metadata": {"name": HERE}})
             world = Operated(Lab(cluster, Installation(), clock), kubelets[0])
             try:
                 await cluster.start(HostedService("operator", _operator, roles.rights(DEFAULT)))
                 for want in defaults(_CONFIG):
-                    spec = _SPEC.get(want.kind.kind) or want.body["spec"]
+                    spec = {**_SPEC, "SchedulingShard": shard}.get(want.kind.kind)
+                    spec = want.body["spec"] if spec is None else spec
                     await cluster.writer.create(want.kind, {**want.body, "spec": spec})
                 await world.until(lambda: _accounts_are_there(cluster), "accounts are there")
                 await cluster.start(_reservations())

@@ -40,6 +40,8 @@ class GrouperCluster:
         self.descriptions = profile.get("kartas") or []
         self.written: dict[str, dict[str, Any]] = {}
         self.events: list[dict[str, str]] = []
+        self.sentences: list[str] = []
+        """What people read of an event: the original's words, and then ours."""
 
     # What a grouper may read.
 
@@ -127,6 +129,7 @@ class GrouperCluster:
             self._apply(group, pod)
         except GroupingError as wrong:
             self._event(pod, str(wrong))
+            self.sentences.append(wrong.sentence)
             return False
         patch = decide.pod_patch(group, pod)
         if patch:

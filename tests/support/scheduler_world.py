@@ -18,6 +18,7 @@ from tests.support.virtual_time import LoopClock, virtually
 
 from muster.api.codec import Changed, from_builtins
 from muster.api.kinds import Kind
+from muster.api.meta import Key
 from muster.base.clock import Clock, VirtualClock
 from muster.base.log import Log, MemorySink
 from muster.base.offload import Offload, inline
@@ -118,6 +119,7 @@ class SchedulerWorld:
         conf_file: Path | None = None,
         offload: Offload = inline,
         clock: Clock | None = None,
+        conf_map: Key | None = None,
     ) -> None:
         self.server = FakeServer()
         self.clock = clock or _clock()
@@ -128,7 +130,9 @@ class SchedulerWorld:
         self.supervisor = _HandFilled("scheduler", connection, log=log, recorder=self.recorder)
         self.loop: SchedulingLoop = build(
             self.supervisor,
-            SchedulerServiceConfig(options or BY_REQUEST, conf_file, offload=offload),
+            SchedulerServiceConfig(
+                options or BY_REQUEST, conf_file, conf_map=conf_map, offload=offload
+            ),
         )
         self._version = 0
 

@@ -5,10 +5,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.support.moments import moment_of
 
-from muster.base.clock import SystemClock
+from muster.base.clock import Clock, SystemClock
 from muster.base.offload import in_thread
 from muster.foresight.situation import Situation, rules_of
 from muster.model.records import ClusterRecords
@@ -21,7 +22,7 @@ from muster.web.submission import Surroundings
 
 
 @dataclass(frozen=True, slots=True)
-class _Fixed:
+class Fixed:
     """A cluster in which nothing happens."""
 
     records: ClusterRecords
@@ -34,16 +35,24 @@ class _Fixed:
 
 
 @contextmanager
-def served(records: ClusterRecords, cluster: str) -> Iterator[str]:
-    """The address."""
+def served(
+    records: ClusterRecords,
+    cluster: str,
+    journal_folder: Path | None = None,
+    usage_store: Path | None = None,
+    clock: Clock | None = None,
+) -> Iterator[str]:
+    """The address. `clock`: what time it is for the server."""
     loop, ready = asyncio.new_event_loop(), threading.Event()
     parts: list[WebPart] = []
 
     async def serve() -> None:
         board = Board(cluster)
         board.show(moment_of(records), b"{}")
-        live = LiveCluster(_Fixed(records), SystemClock(), in_thread, token_key=b"key")
-        part = WebPart("127.0.0.1", 0, board, SystemClock(), questions=Handlers(live))
+        now = clock or SystemClock()
+        live = LiveCluster(Fixed(records), now, in_thread, journal_folder, token_key=b"key")
+        handlers = Handlers(live, usage_store=usage_store)
+        part = WebPart("127.0.0.1", 0, board, SystemClock(), questions=handlers)
         parts.append(part)
         running = asyncio.ensure_future(part.run())
         await part.listening.wait()

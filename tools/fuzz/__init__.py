@@ -1,0 +1,6 @@
+"""Drawn objects, conf files, reviews and events, fed to every intake."""
+
+from muster.base.kernel_cache import keep_kernels_apart
+
+# Kernels that another version of the sources compiled are not loaded.
+keep_kernels_apart()

@@ -20,7 +20,9 @@ Input = tuple[Part, ...]
 StructT = TypeVar("StructT", bound=Struct)
 
 KINDS: Final[tuple[Kind[Any], ...]] = tuple(
-    found for found in vars(kinds).values() if isinstance(found, Kind)
+    found
+    for found in vars(kinds).values()
+    if isinstance(found, Kind) and issubclass(found.struct, Struct)
 )
 BY_NAME: Final = {kind.kind: kind for kind in KINDS}
 

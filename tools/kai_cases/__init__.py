@@ -1,1 +1,6 @@
 """The recorded cases of KAI-Scheduler: read, run through the engine, and judged."""
+
+from muster.base.kernel_cache import keep_kernels_apart
+
+# Kernels that another version of the sources compiled are not loaded.
+keep_kernels_apart()
