@@ -18,6 +18,7 @@ import yaml
 from tests.kube.test_install import _helm
 from tests.lab.test_operated_shards import _second_shard
 from tests.lab.test_operator import CONFIG, SHARD, Site, _leave_as_kai
+from tests.support.crds import install_crds
 from tests.support.kube import ROOT, StartControlPlane
 from tests.support.lab import DEPLOYMENT, NODE, POD, POD_GROUP, Lab
 from tests.support.operated import HERE, Kubelet, Operated
@@ -230,7 +231,7 @@ def test_a_cluster_of_kai_is_taken_over_and_nothing_restarts(
 ) -> None:
     async def story(world: Operated) -> None:
         lab = world.lab
-        plane.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "crds"))
+        install_crds(plane)
         await _kais_cluster(plane, lab)
         await world.until_running("train", 2)
         await world.until_running("half", 2)

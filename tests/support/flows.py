@@ -89,9 +89,14 @@ class Flow:
         )
 
     async def end(self, lab: Lab) -> None:
-        """Everything away; returns when nothing of it is left."""
+        """Everything away; returns when nothing of it is left.
+
+        Pods that hold shared GPUs are the binder's to delete: it is to be seen doing so.
+        """
         for kind in (JOB, REPLICA_SET, POD, VOLUME_CLAIM, VOLUME, RESOURCE_CLAIM):
             for found in await lab.all(kind):
+                if found["metadata"].get("namespace") == RESERVATIONS:
+                    continue
                 await _delete(lab, kind, Key(found["metadata"].get("namespace", ""), _name(found)))
         await lab.until(lambda: _nothing_is_left(lab), why="nothing is left")
 
