@@ -152,6 +152,7 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
     ours = Installation(
         conf_file=options.scheduler_conf or past.conf,
         usage_store=past.store,
+        usage_in_cluster=True,
         dialect=options.profile,
         dialect_conf=_dialect_conf(options.profile),
         cycle_log_folder=past.folder.parent / "cycles",

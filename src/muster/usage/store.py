@@ -46,6 +46,10 @@ class StoreBounds:
     size_max_bytes: int = SIZE_MAX_BYTES
 
 
+class AnotherWriter(Exception):
+    """Somebody else writes the same file; the text says so."""
+
+
 class UsageStore:
     """The file, for the one process that writes it."""
 
@@ -60,6 +64,8 @@ class UsageStore:
             self._database.execute("SELECT name, number FROM queues").fetchall()
         )
 
+        self._noted_s = self.last_s()
+
     def close(self) -> None:
         self._database.close()
 
@@ -68,9 +74,14 @@ class UsageStore:
         return (self._database.fact("last_ms") or 0) / 1000
 
     def add(self, sums: Sums, now_s: float) -> None:
-        """Add what accrued until now, all of it or nothing. Raises sqlite3.Error."""
+        """Add what accrued until now, all or nothing. Raises sqlite3.Error, `AnotherWriter`."""
         numbers = dict(self._numbers)
         with self._database.transaction():
+            if self.last_s() != self._noted_s:
+                raise AnotherWriter(
+                    f"another process writes the usage store {self._path}: everything would count "
+                    "twice: give each its own --usage-store, or let one of them lead"
+                )
             self._number({queue for _, queue in sums.held}, numbers)
             for start_s, amounts in _by_bucket(sums, numbers).items():
                 self._add_bucket(start_s, amounts)
@@ -78,7 +89,8 @@ class UsageStore:
             self._note("last_ms", now_s)
             for day in {start_s // DAY_S for start_s, _ in sums.held}:
                 self._note(_until(day), min(now_s, (day + 1) * DAY_S))
-        self._numbers = numbers
+            noted_s = self.last_s()
+        self._numbers, self._noted_s = numbers, noted_s
 
     def prune(self, now_s: float) -> None:
         """Let go of what is too old, and of the oldest days while the file is too large."""
@@ -134,7 +146,8 @@ class UsageStore:
             self._database.executemany(_ADD_ACCOUNT, rows)
             self._note("last_ms", max(day.until_s, self.last_s()))
             self._note(_until(day.day), day.until_s)
-        self._numbers = numbers
+            noted_s = self.last_s()
+        self._numbers, self._noted_s = numbers, noted_s
 
     def _forget_oldest_day(self, now_s: float) -> bool:
         """Today is kept, whatever it takes."""

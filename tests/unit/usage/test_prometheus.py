@@ -89,6 +89,21 @@ def test_usage_is_divided_by_what_there_was_and_odd_numbers_are_left_out() -> No
     virtually(story())
 
 
+@pytest.mark.parametrize("there", ["-8", "0", "5e-324", "Inf", "NaN", "1e308"])
+@pytest.mark.parametrize("held", ["-1", "Inf", "-Inf", "1e308"])
+def test_whatever_series_say_usage_is_a_number_that_can_be_calculated_with(
+    there: str, held: str
+) -> None:
+    answers = [said([value(there)]), *[said([value(8)])] * 2]
+    server = ScriptedServer(*answers, *[said([value(held, queue_name="a")])] * 3)
+
+    async def story() -> None:
+        for used in (await asked(server).read(NOW_S)).by_queue.values():
+            assert all(0 <= part <= 1e6 for part in used.values())
+
+    virtually(story())
+
+
 def test_series_without_a_queue_are_an_error_that_names_the_metric() -> None:
     server = ScriptedServer(*[said([value(80)])] * 3, said([value(3)]), said([]), said([]))
 

@@ -14,7 +14,7 @@ from muster.numerics.axis import QUEUE_GPU, QUEUE_WIDTH
 from muster.usage.accrual import BUCKET_S, CLUSTER, DAY_S, AccountKey, AccountSums, Sums
 from muster.usage.embedded import EmbeddedUsage
 from muster.usage.source import NoUsage
-from muster.usage.store import StoreBounds, UsageReader, UsageStore
+from muster.usage.store import AnotherWriter, StoreBounds, UsageReader, UsageStore
 
 NOW_S = 20_000 * DAY_S + 0.0
 HOUR_S = 3600
@@ -174,3 +174,14 @@ async def test_a_store_that_is_not_there_yet_is_no_usage(path: Path) -> None:
 async def test_of_a_new_store_nobody_is_known_to_have_used_anything(path: Path) -> None:
     UsageStore(path)
     assert await usage(path, UsageWindow()) == {}
+
+
+def test_two_that_write_one_file_are_found_out_before_anything_counts_twice(path: Path) -> None:
+    first, second = UsageStore(path), UsageStore(path)
+    recorded(first, NOW_S, 1, a=8)
+    with pytest.raises(AnotherWriter, match="another process writes the usage store"):
+        recorded(second, NOW_S, 1, a=8)
+    recorded(first, NOW_S + HOUR_S, 1, a=8)
+    reader = UsageReader(path)
+    assert len(reader.buckets(NOW_S)) == 2 * HOUR_S // BUCKET_S
+    reader.close()

@@ -44,6 +44,7 @@ from muster.services.operator.rbac import own_pod_policy, service_access
 from muster.services.operator.scheduler_conf import names_no_address, scheduler_conf
 from muster.services.operator.settings import VOLCANO_SECTION, Installation, Settings
 from muster.services.operator.usage import usage_problems, usage_volume
+from muster.services.operator.utilization import utilization_problems
 
 _SECTIONS: Final = {
     names.SERVICE_ADMISSION: "admission",
@@ -122,6 +123,7 @@ def _problems_of(
     yield from profile_problems(shard, served)
     yield from journal_problems(shard)
     yield from usage_problems(shard)
+    yield from utilization_problems(shard, usage_address(settings))
     yield from (one for one in shard_problems(shard) if one.severity is Severity.ERROR)
     usage = shard.spec.usage_db_config
     is_asked = usage is not None and usage.client_type == "prometheus"

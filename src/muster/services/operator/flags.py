@@ -13,6 +13,7 @@ from muster.services.operator.objects import Json
 from muster.services.operator.pods import image_of
 from muster.services.operator.settings import Settings
 from muster.services.operator.usage import usage_flags
+from muster.services.operator.utilization import UTILIZATION
 
 CERTIFICATES: Final = "/etc/muster/certificates"
 CONF: Final = "/etc/muster/conf"
@@ -53,7 +54,7 @@ VALUES: Final = frozenset(
     }
 )
 """The same, with a value. The other flags are the operator's to set."""
-OURS: Final = frozenset({CONF_MAP, CLAIM, "journal-folder", SIZE})
+OURS: Final = frozenset({CONF_MAP, CLAIM, "journal-folder", SIZE, UTILIZATION})
 """What the operator reads of a shard's args, and turns into volumes and flags."""
 
 

@@ -9,6 +9,7 @@ from muster.api.codec import builtins
 from muster.api.shard import ActionConfig, PluginConfig, SchedulingShard, UsageDBConfig
 from muster.services.operator.objects import Json
 from muster.services.operator.usage import EMBEDDED, KEPT
+from muster.services.operator.utilization import UTILIZATION, utilization
 
 
 def scheduler_conf(shard: SchedulingShard, usage_address: str = "") -> str:
@@ -27,6 +28,8 @@ def scheduler_conf(shard: SchedulingShard, usage_address: str = "") -> str:
         conf["scenarioSearchBudgets"] = builtins(spec.scenario_search_budgets)
     if spec.usage_db_config is not None:
         conf["usageDBConfig"] = _usage(spec.usage_db_config, usage_address)
+    if wanted := utilization(shard, usage_address):
+        conf[UTILIZATION] = wanted
     text: str = yaml.safe_dump(conf, sort_keys=False, width=1000)
     return text
 

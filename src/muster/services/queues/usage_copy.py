@@ -51,6 +51,8 @@ class UsageCopy:
     _foreign: set[str] = field(default_factory=set, init=False)
     """Maps that hold what we cannot read: theirs is not ours to overwrite."""
     _written_s: float = field(default=0.0, init=False)
+    """Up to when the cluster knows what the file knows."""
+    _done_s: float = field(default=0.0, init=False)
     _size_bytes: int = field(default=0, init=False)
     _has_failed: bool = field(default=False, init=False)
 
@@ -70,7 +72,7 @@ class UsageCopy:
     async def write(self, store: UsageStore, now_s: float, is_last: bool = False) -> None:
         """The days that grew since, where it is time."""
         pause_s = _EVERY_S * max(1.0, self._size_bytes / _SMALL_BYTES)
-        if not is_last and 0 <= now_s - self._written_s < min(pause_s, GAP_MAX_S - _EVERY_S):
+        if not is_last and 0 <= now_s - self._done_s < min(pause_s, GAP_MAX_S - _EVERY_S):
             return
         first = int((self._written_s - GAP_MAX_S) // DAY_S)
         try:
@@ -80,7 +82,8 @@ class UsageCopy:
             self._has_failed = True
             self._log.warning("usage not kept in the cluster", why=str(error))
             return
-        self._written_s = now_s
+        # What waits in memory, because the file cannot be written, is still to come.
+        self._written_s, self._done_s = min(now_s, store.last_s()), now_s
         if self._has_failed:
             self._has_failed = False
             self._log.info("usage kept in the cluster again")

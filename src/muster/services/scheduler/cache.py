@@ -116,7 +116,7 @@ class SchedulerCache:
         )
         self._usage: Mapping[str, QueueAmounts] = {}
         """What queues used in the past, by name."""
-        self._made_preemptible: frozenset[str] = frozenset()
+        self._made_preemptible: dict[str, str] = {}
         self._priorities = Priorities()
         self._aliases: dict[str, dict[str, str]] = {}
         self._hyper_nodes_changed = True
@@ -302,13 +302,19 @@ class SchedulerCache:
         return [str(group.key) for group in self._marked_idle.get(True)]
 
     def make_preemptible(self, jobs: frozenset[str]) -> None:
-        """These, and no others, may be preempted whatever they say of themselves."""
-        changed, self._made_preemptible = jobs ^ self._made_preemptible, jobs
-        for job in sorted(changed):
-            namespace, _, name = job.partition("/")
-            group = self._informers.pod_groups.get(Key(namespace, name))
+        """These, and no others, may be preempted whatever they say of themselves: these very ones,
+        not others that get their names."""
+        found = ((job, self._group_of(job)) for job in jobs)
+        uids = {job: group.metadata.uid for job, group in found if group is not None}
+        before, self._made_preemptible = self._made_preemptible, uids
+        for job in sorted(job for job in before.keys() | uids if before.get(job) != uids.get(job)):
+            group = self._group_of(job)
             if group is not None:
                 self._wake_if_changed(self._upsert_group(group))
+
+    def _group_of(self, job: str) -> PodGroup | None:
+        namespace, _, name = job.partition("/")
+        return self._informers.pod_groups.get(Key(namespace, name))
 
     def watch_zones(self, zones: Informer[NodeResourceTopology]) -> None:
         """Put the NUMA zones that nodes publish into their records from now on."""
@@ -498,7 +504,7 @@ class SchedulerCache:
                 )
             record = job_record(group, self._priorities, self._aliases)
             record = self._charges.applied(record)
-            if record.key in self._made_preemptible:
+            if self._made_preemptible.get(record.key) == group.metadata.uid:
                 record = msgspec.structs.replace(record, is_preemptible=True)
             return self._tables.upsert_job(record)
         return self._tables.remove_job(str(group.key))

@@ -5,6 +5,7 @@ configuration changed, we have just been started), nobody is idle: marks are tak
 is preempted for an idleness that was seen before.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from muster.api.duration import Duration
@@ -24,13 +25,17 @@ class IdleGpus:
     _cache: SchedulerCache
     _reporter: Reporter
     _clock: Clock
+    _show: Callable[[Mapping[str, float]], None] = lambda _: None
+    """Told how many GPUs each idle job holds."""
 
     def heard(self, reading: Utilisation | None, policy: IdlePolicy | None) -> None:
         self._cache.set_utilisation({} if reading is None else reading.pods)
         idle: frozenset[str] = frozenset()
+        pods: list[GpuPod] = []
         if reading is not None and policy is not None:
-            pods = map(_gpu_pod, self._cache.gpu_pods())
+            pods = [_gpu_pod(task) for task in self._cache.gpu_pods()]
             idle = idle_jobs(pods, reading.gpus, policy, self._clock.now_s())
+        self._show({job: sum(one.devices or 0 for one in pods if one.job == job) for job in idle})
         for job in self._cache.jobs_marked_idle():
             if job not in idle:
                 self._reporter.mark_idle(job, None)

@@ -1,6 +1,6 @@
 """Past usage as metrics and as a page: what counts against which queue, and how old it is."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -63,6 +63,24 @@ class UsageMeters:
             gauge.clear()
             for queue, used in by_queue.items():
                 gauge.labels(queue).set(used.get(name, 0.0))
+
+
+def idle_meter(registry: CollectorRegistry, prefix: str) -> Callable[[Mapping[str, float]], None]:
+    """Shows the jobs whose GPUs are idle, and how many they hold."""
+    gauge = Gauge(
+        f"{prefix}_idle_gpus",
+        "GPUs held by jobs that have not used them for the time of the policy.",
+        ["namespace", "pod_group"],
+        registry=registry,
+    )
+
+    def show(held: Mapping[str, float]) -> None:
+        gauge.clear()
+        for job, gpus in held.items():
+            namespace, _, name = job.partition("/")
+            gauge.labels(namespace, name).set(gpus)
+
+    return show
 
 
 def usage_page(fetcher: UsageFetcher) -> dict[str, Any]:

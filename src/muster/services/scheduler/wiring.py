@@ -64,7 +64,7 @@ from muster.services.scheduler.spare_room import SpareRoom
 from muster.services.scheduler.stand_ins import with_stand_ins
 from muster.services.scheduler.standby import keep_tables_ready
 from muster.services.scheduler.status_updater import StatusUpdater
-from muster.services.scheduler.usage_meters import UsageMeters, usage_page
+from muster.services.scheduler.usage_meters import UsageMeters, idle_meter, usage_page
 from muster.services.scheduler.write_turns import WriteTurns
 from muster.usage.cluster_copy import ClusterCopy
 from muster.usage.fetcher import Fetcher, UsageFetcher
@@ -133,7 +133,9 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     utilisation = real_utilisation(
         supervisor,
         config,
-        IdleGpus(cache, reporter, clock),
+        IdleGpus(
+            cache, reporter, clock, idle_meter(supervisor.registry, options.names.metrics_prefix)
+        ),
         SpareRoom(cache, updater, clock),
     )
 

@@ -14,6 +14,9 @@ from tests.unit.services.operator.test_desired import (
     shard_of,
 )
 
+from muster.engine.config import utilisation
+from muster.engine.config.conf import parse_conf
+from muster.services.operator import utilization
 from muster.services.operator.decide import usable_shards
 
 
@@ -67,3 +70,48 @@ def test_a_file_of_another_pod_is_refused_with_what_to_write(given: Json) -> Non
     (problem,) = wrong["s"]
     assert problem.path == "spec.usageDBConfig.connectionString"
     assert problem.fix == "write cluster, or leave it out"
+
+
+IDLE = "idleGpus: {below: 5, after: 1h, preemptible: true}"
+
+
+@pytest.mark.parametrize(
+    ("args", "config", "address"),
+    [
+        (f"{{connectionString: 'http://p:9090', {IDLE}}}", {}, "http://p:9090"),
+        (f"{{{IDLE}}}", {"externalPrometheusUrl": "http://q:9090"}, "http://q:9090"),
+    ],
+)
+def test_a_shard_says_what_becomes_of_idle_gpus(args: str, config: Json, address: str) -> None:
+    spec: Json = {"prometheus": config}
+    usable, wrong = usable_shards([shard_of("s", args={"utilization": args})], settings_of(spec))
+    assert wrong == {}
+    conf = conf_of(usable[0], spec)
+    found_settings = parse_conf(yaml.safe_dump(conf)).utilisation
+    assert found_settings is not None
+    assert found_settings.address == address
+    assert found_settings.idle is not None
+    assert found_settings.idle.is_preemptible
+    assert "--utilization" not in str(desired_of(spec, usable[0]))
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ({"utilization": f"{{{IDLE}}}"}, "nothing says where it is read"),
+        ({"utilization": "below 5"}, "no YAML of keys and values"),
+        ({"utilization": "{a: [}"}, "no YAML of keys and values"),
+        ({"utilization": "{idle: {below: 5}}"}, "there is no key idle"),
+        ({"utilization": f"{{{IDLE}}}", "profile": "kube-batch"}, "a conf of its own"),
+    ],
+)
+def test_what_it_says_of_idle_gpus_wrongly_is_said_with_its_field(args: Json, why: str) -> None:
+    _, wrong = usable_shards([shard_of("s", args=args)], settings_of())
+    problems = [one for one in wrong["s"] if one.path == "spec.args[utilization]"]
+    assert len(problems) == 1
+    assert why in problems[0].message
+
+
+def test_the_operator_knows_every_key_that_the_scheduler_reads() -> None:
+
+    assert frozenset(utilisation._KEYS) == utilization._KEYS

@@ -165,3 +165,24 @@ def test_a_large_day_is_written_less_often(
         assert 1 <= maps.writes - before <= 5
 
     asyncio.run(story())
+
+
+def test_what_reached_the_file_late_is_kept_whatever_day_it_is_of(store: UsageStore) -> None:
+    """The disk was full over midnight: the sums waited in memory."""
+
+    async def story() -> None:
+        maps = Maps()
+        copy = copy_of(maps)
+        await copy.restore(store)
+        now_s = grow(store, DAY)
+        await copy.write(store, now_s)
+        await copy.write(store, now_s + DAY_S)
+        late = Sums()
+        for at in (0.5, 1.1):
+            late.held[int((DAY + at) * DAY_S) // 300 * 300, CLUSTER] = np.full(QUEUE_WIDTH, 8.0)
+        store.add(late, now_s + DAY_S + 120)
+        await copy.write(store, now_s + DAY_S + 120)
+        kept = [day_in(from_builtins(ConfigMap, one)) for one in maps.stored.values()]
+        assert {day.day: len(day.starts_s) for day in kept} == {DAY: 2, DAY + 1: 1}
+
+    asyncio.run(story())

@@ -104,6 +104,18 @@ def test_a_mark_of_an_earlier_scheduler_is_no_reason_to_be_preempted() -> None:
     told(story)
 
 
+def test_another_job_that_gets_the_name_of_an_idle_one_may_not_be_preempted() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        idle = begin(world)
+        idle.heard(reading(world.clock.now_s(), sleeper=0.0), MAY_GO)
+        assert preemptible(world)["team/sleeper"] is True
+        another = {"uid": "another"}
+        world.show(group("sleeper", preemptibility="non-preemptible", metadata=another))
+        assert preemptible(world)["team/sleeper"] is False
+
+    told(story)
+
+
 def evicted(world: SchedulerWorld) -> list[str]:
     return [path.split("/")[-2] for _, path, _ in world.server.written("/eviction")]
 
