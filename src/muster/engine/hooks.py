@@ -232,7 +232,9 @@ class SessionPlugin:
         raise NotImplementedError
 
     def filter_reasons(self, shape: Shape, rows: Rows) -> Ints:
-        """`Reason` codes [len(rows)], 0 where it does not object. For shapes that failed."""
+        """`Reason` codes [len(rows)], 0 where it does not object. For shapes that failed. Of what
+        several plugins say the first counts, but that a reason which lasts comes before others.
+        """
         raise NotImplementedError
 
     def packing(self) -> Packing:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from muster.model.nearest import nearest
-from muster.model.reason_codes import CODE_OF, CODES, Category, Code
+from muster.model.reason_codes import CODE_OF, CODES, Category, Code, is_lasting
 from muster.model.reason_texts import dominant_count, next_step, told
 from muster.model.reasons import Reason, Refusal
 
@@ -139,7 +139,7 @@ def _code_of_no_node(refusal: Refusal) -> Code:
     keeps it off the others, whatever the counts.
     """
     room = refusal.room
-    is_eligible = [CODE_OF[one.reason].category is not Category.NEVER for one in refusal.nodes]
+    is_eligible = [not is_lasting(one.reason) for one in refusal.nodes]
     if refusal.nodes and not any(is_eligible):
         return CODE_OF[dominant_count(refusal.nodes).reason]
     if _is_too_small(refusal):
