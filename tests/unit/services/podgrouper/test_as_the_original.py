@@ -338,3 +338,22 @@ def test_a_karta_that_lists_a_component_which_it_does_not_have_counts_as_none() 
     world = _described([_flow(pools=1), pod("m", _FLOW, role="master")], karta)
     (group,) = world.outcome()["podgroups"]
     assert (group["name"], group["spec"]["minMember"]) == ("pg-flow-<uid:Flow/flow>", 1)
+
+
+@pytest.mark.parametrize(("policy", "minimum"), [("WaitForWorkersReady", 2), ("AtStartup", 3)])
+def test_a_minimum_that_counts_a_launcher_which_comes_last_does_not_wait_for_it(
+    policy: str, minimum: int
+) -> None:
+    job = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "mp"},
+        "spec": {
+            "launcherCreationPolicy": policy,
+            "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}},
+            "runPolicy": {"schedulingPolicy": {"minAvailable": 3}},
+        },
+    }
+    worker = pod("w", ("kubeflow.org/v2beta1", "MPIJob", "mp"))
+    (group,) = grouped([job, worker]).outcome()["podgroups"]
+    assert group["spec"]["minMember"] == minimum
