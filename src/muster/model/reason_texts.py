@@ -196,6 +196,8 @@ def _plain(refusal: Refusal) -> Told:
     sentence = _SENTENCES[refusal.reason]
     if refusal.reason is Reason.HELD and not refusal.subject:
         sentence = "It is on hold."
+    if refusal.reason is Reason.QUEUE_NOT_LEAF and refusal.names:
+        sentence = "Queue {subject} has child queues ({names}) and runs no jobs itself."
     said = sentence.format(
         subject=refusal.subject, until=rfc3339(refusal.until_s), names=", ".join(refusal.names)
     )

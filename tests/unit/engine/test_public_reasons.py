@@ -105,6 +105,30 @@ def test_devices_behind_a_taint_or_that_nobody_has_are_no_question_of_room(
     assert (why.dominant.code, why.dominant.sentence) == (code, sentence)
 
 
+def test_a_queue_that_is_not_there_or_runs_nothing_itself_is_told_with_those_that_do() -> None:
+    world = make.cluster(
+        make.node("n1", gpu=8),
+        make.queue("all", quota_gpu=8),
+        make.queue("research", parent="all", quota_gpu=4),
+        make.queue("vision", parent="all", quota_gpu=4),
+        make.gang("typo", 1, queue="reserch", gpu=1),
+        make.gang("above", 1, queue="all", gpu=1),
+    )
+    explanation = cycle(world).explanation
+    said = [explanation.why(f"default/{job}") for job in ("typo", "above")]
+    assert [why and why.dominant.sentence for why in said] == [
+        "Queue 'reserch' does not exist. Did you mean research?",
+        "Queue all has child queues (research, vision) and runs no jobs itself.",
+    ]
+
+
+def test_who_could_never_start_is_not_told_why_nobody_makes_way() -> None:
+    never = (Refusal(Reason.TOO_LARGE, evidence=(Evidence("gpu", 9000, 8000, "n"),)),)
+    why = why_of((*never, Refusal(Reason.NO_VICTIMS), Refusal(Reason.OVER_SHARE, subject="q")))
+    assert why is not None
+    assert [one.code for one in why.all] == [Code.TOO_LARGE]
+
+
 def test_a_job_that_is_too_far_back_is_told_its_number_and_how_many_are_tried() -> None:
     told = public_reason(Refusal(Reason.QUEUE_DEPTH, "llm", names=("212", "100")))
     assert told.sentence == (

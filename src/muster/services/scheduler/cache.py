@@ -159,9 +159,6 @@ class SchedulerCache:
     def pod(self, uid: str) -> Pod | None:
         return self._pods_by_uid.get(uid)
 
-    def queue_names(self) -> list[str]:
-        return sorted(queue.metadata.name for queue in self._informers.queues.objects.values())
-
     def pod_group(self, job: str) -> PodGroup | None:
         """With our own patches that the watch does not show yet."""
         namespace, _, name = job.partition("/")
