@@ -156,6 +156,7 @@ def _reading_of(command: str, given: Mapping[str, Any]) -> Reading:
         given["request_timeout"],
         context=given["context"],
         act_as=given["act_as"],
+        token_file=given["token_file"],
     )
     return Reading(
         command,
@@ -265,6 +266,7 @@ _COMMON: Final = (
     _parameter(
         "server", _option(str, "Ask this muster web (http://host:port); or MUSTER_SERVER."), ""
     ),
+    _parameter("token_file", _option(Path | None, "With the token for --server."), None),
     *ACCESS,
     _parameter("scheduler_conf", _option(Path | None, "The scheduler's configuration file."), None),
     _parameter("request_timeout", _option(float, "Seconds to wait for an answer."), 60.0),

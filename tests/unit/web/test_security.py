@@ -114,7 +114,7 @@ async def test_what_is_hidden_is_still_counted() -> None:
         assert {one["user"] for one in hidden} == {""}
         async with session.get("/api/v1/whoami", headers=_as("ana")) as answer:
             told = await answer.json()
-        assert told == {"sees_all": False, "jobs": 2, "namespaces": 1}
+        assert told == {"sees_all": False, "jobs": 2, "namespaces": 1, "session": False}
 
 
 @pytest.mark.parametrize(
