@@ -96,7 +96,8 @@ class WebPart(HttpPart):
         board = self._board
         if not is_known(path):
             return problem(404, "NotFound", f"There is nothing at {request.path}.")
-        veil = await self._guard.veil(request) if guesses(query) else None
+        is_by_name = path == "names" or guesses(query)
+        veil = await self._guard.veil(request) if is_by_name else None
         visible = None if veil is None else veil.visible
         asked = f"{request.raw_path} {'' if visible is None else sorted(visible)}"
         try:
