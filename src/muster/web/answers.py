@@ -111,9 +111,7 @@ def _names(
 
 def _jobs_named(moment: Moment, visible: frozenset[str] | None) -> list[str]:
     shown = job_columns(moment).key[job_columns(moment).shown].tolist()
-    return sorted(
-        key for key in shown if visible is None or str(key).partition("/")[0] in visible
-    )
+    return sorted(key for key in shown if visible is None or str(key).partition("/")[0] in visible)
 
 
 def _namespaces(moment: Moment, visible: frozenset[str] | None) -> list[str]:
