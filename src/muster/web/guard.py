@@ -15,6 +15,8 @@ from aiohttp.typedefs import Handler
 
 from muster.api.kinds import POD_GROUP
 from muster.runtime.page_access import Gate, PageRequest, ShutGate, is_local, page_request
+from muster.web.hidden_names import hidden_names, namespaces
+from muster.web.moment import Moment
 from muster.web.sessions import Sessions
 from muster.web.veil import Veil
 
@@ -54,12 +56,12 @@ class Guard:
         gate: Gate,
         sessions: Sessions,
         posts: Iterable[str] = (),
-        namespaces: Callable[[], Iterable[str]] = tuple,
+        moment: Callable[[], Moment | None] = lambda: None,
     ) -> None:
         self._gate = gate
         self._sessions = sessions
         self._posts = frozenset((*posts, *LOGIN_PATHS))
-        self._namespaces = namespaces
+        self._moment = moment
         self._veil_key = secrets.token_bytes(16)
 
     @web.middleware
@@ -78,12 +80,16 @@ class Guard:
         group, plural = POD_GROUP.group, POD_GROUP.plural
         if await self._gate.may_list(token, group, plural, ""):
             return None
+        moment = self._moment()
+        if moment is None:
+            return Veil(frozenset(), self._veil_key)
         seen = [
             namespace
-            for namespace in sorted(set(self._namespaces()))
+            for namespace in sorted(namespaces(moment))
             if await self._gate.may_list(token, group, plural, namespace)
         ]
-        return Veil(frozenset(seen), self._veil_key)
+        visible = frozenset(seen)
+        return Veil(visible, self._veil_key, hidden_names(moment, visible))
 
     async def _veiled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         is_answer = request.path.startswith(_ANSWERS) and request.path not in LOGIN_PATHS

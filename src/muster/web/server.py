@@ -59,7 +59,7 @@ class WebPart(HttpPart):
         posts = [] if questions is None else [f"{_API}/{path}" for path in questions.posted()]
         shown_to = gate or ShutGate()
         self._sessions = Sessions(shown_to, clock)
-        self._guard = Guard(shown_to, self._sessions, posts, self._namespaces)
+        self._guard = Guard(shown_to, self._sessions, posts, lambda: board.moment)
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard.judged])
