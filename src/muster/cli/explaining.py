@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from muster.api.names import DEFAULT
+from muster.cli.completing import named
 from muster.cli.jobs import start_text
 from muster.cli.moments import clock_time, now_s, parsed
 from muster.cli.naming import JOB_HELP, NAMESPACE_HELP, key_of
@@ -20,8 +21,10 @@ EVICTS: Final = 5
 UNCHANGED: Final = frozenset({"never", "broken"})
 _SHOWN_MAX: Final = 8
 
-Job = Annotated[str, typer.Argument(help=JOB_HELP)]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help=NAMESPACE_HELP)]
+Job = Annotated[str, typer.Argument(help=JOB_HELP, autocompletion=named("jobs"))]
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", help=NAMESPACE_HELP, autocompletion=named("namespaces"))
+]
 
 
 @reading
@@ -113,9 +116,14 @@ def evicted(evicts: list[Mapping[str, Any]]) -> str:
 @reading
 def when(
     asked: Reading,
-    job: Annotated[str, typer.Argument(help=f"{JOB_HELP} Without it all that wait.")] = "",
+    job: Annotated[
+        str,
+        typer.Argument(help=f"{JOB_HELP} Without it all that wait.", autocompletion=named("jobs")),
+    ] = "",
     namespace: Namespace = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Only of this one.")] = "",
+    queue: Annotated[
+        str, typer.Option("--queue", "-q", help="Only of this one.", autocompletion=named("queues"))
+    ] = "",
 ) -> Answer:
     """When does it start, and how surely?"""
     if job:
@@ -174,7 +182,13 @@ def plan(
         Path | None, typer.Option("--file", "-f", help="Manifests, as for kubectl apply.")
     ] = None,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Of objects that name none.")
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="Of objects that name none.",
+            autocompletion=named("namespaces"),
+        ),
     ] = "default",
     queue: Annotated[
         list[str], typer.Option("--set", help="queue=NAME: as if it named that queue.")
@@ -291,7 +305,9 @@ def plan_lines(found: Mapping[str, Any], file: Path | None = None) -> list[str]:
 @reading
 def priority(
     asked: Reading,
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Only of this one.")] = "",
+    queue: Annotated[
+        str, typer.Option("--queue", "-q", help="Only of this one.", autocompletion=named("queues"))
+    ] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 200,
 ) -> Answer:
     """Who is served next, and which rule put it there?"""

@@ -15,6 +15,7 @@ import numpy as np
 
 from muster.api.kinds import Kind
 from muster.engine.config.budgets import DisruptionBudget, SearchBudgets
+from muster.engine.config.conf import SchedulerConf
 from muster.engine.config.reader import Reader
 from muster.engine.config.settings import EngineSettings
 from muster.engine.hooks import (
@@ -78,6 +79,8 @@ class Policy:
     """By hook, where not everybody counts."""
     actions: tuple[str, ...] = ()
     action_arguments: Mapping[str, Reader] = field(default_factory=lambda: MappingProxyType({}))
+    written: SchedulerConf | None = field(default=None, compare=False, repr=False)
+    """What it was made from, for whoever asks."""
 
     def open(self, view: View) -> "OpenPolicy":
         """Everybody's answers for one cycle; what plugins raise is contained."""

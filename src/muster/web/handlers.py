@@ -11,6 +11,7 @@ import yaml
 from muster.api.yaml_text import read_yaml_all
 from muster.base.log import Log
 from muster.base.timefmt import rfc3339
+from muster.engine.config.told import told
 from muster.foresight.calibration import COVERS
 from muster.foresight.estimates import EstimateLog
 from muster.foresight.journal.events import KINDS
@@ -147,6 +148,7 @@ class Handlers:
             "series": self.series,
             "estimates": self.estimates,
             "reasons": self.reasons,
+            "conf": self.conf,
         }
 
     def posted(self) -> Mapping[str, _Handler]:
@@ -275,6 +277,12 @@ class Handlers:
             for code, meaning in CODES.items()
         ]
         return _listed("ReasonList", items, len(items))
+
+    async def conf(self, asked: Asked) -> Any:
+        """The configuration by which all of this is answered, field by field."""
+        seen = await self._cluster.ask(lambda seen: seen.situation.rules.policy.written)
+        items = [] if seen is None else [{"field": f, "is": v} for f, v in told(seen).items()]
+        return _listed("ConfList", items, len(items))
 
     async def plan(self, asked: Asked) -> Any:
         question = asked.document(PlanQuestion)
