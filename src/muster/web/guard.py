@@ -5,6 +5,7 @@ origin, or comes under a name that is not ours (DNS rebinding): both are refused
 looked up.
 """
 
+import hashlib
 import secrets
 from collections.abc import Callable, Iterable
 from typing import Protocol, runtime_checkable
@@ -114,6 +115,13 @@ class Guard:
             return None
         code = "Unauthorized" if refusal.status == 401 else "Forbidden"
         return problem(refusal.status, code, refusal.text)
+
+
+def reader_of(request: web.Request) -> str:
+    """Whose request it is, for sharing our time among readers: whose token it shows, or else the
+    machine that it comes from."""
+    token = page_request(request).token
+    return hashlib.sha256(token.encode()).hexdigest() if token else request.remote or ""
 
 
 def _job_of(request: web.Request) -> str:
