@@ -288,6 +288,7 @@ def plan_lines(found: Mapping[str, Any], file: Path | None = None) -> list[str]:
         lines.append(f"  evicts    {evicted(found['evicts'])}")
     lines += [f"  because   {one['code']}. {one['sentence']}" for one in found["reasons"]]
     lines += [f"  problem   {text}" for text in found["problems"]]
+    lines += [f"  warning   {text}" for text in found["warnings"]]
     lines += change_lines(found["changes"])
     lines += _cut_short(found)
     if found["starts"] and found["token"] and file is not None:

@@ -88,6 +88,8 @@ class Plan:
     problems: tuple[str, ...]
     digest: str
     """Of what would happen: equal answers have equal ones."""
+    warnings: tuple[str, ...] = ()
+    """Of the manifest."""
     is_complete: bool = True
     """Whether the searches of the cycle came to their end: otherwise who waits here may start, and
     others may go for it."""
@@ -106,7 +108,8 @@ def plan(
     """
     if submission.problems or not submission.jobs:
         problems = submission.problems or ("the manifest makes no pods of this scheduler",)
-        return Plan(Verdict.BROKEN, (), (), problems, _digest(Verdict.BROKEN, ()))
+        digest = _digest(Verdict.BROKEN, ())
+        return Plan(Verdict.BROKEN, (), (), problems, digest, submission.warnings)
     with state.variant(submission.edit) as snapshot:
         planned = replace(situation, snapshot=snapshot)
         search = _Search(Questions(planned, elapsed_s), elapsed_s, elapsed_s() + budget_s)
@@ -115,7 +118,8 @@ def plan(
     keys = {job.job for job in jobs}
     own = tuple(evict for evict in evictions if evict.actor in keys)
     verdict = next(one for one in _WORST_FIRST if any(job.verdict is one for job in jobs))
-    return Plan(verdict, jobs, own, (), _digest(verdict, jobs), is_complete)
+    digest = _digest(verdict, jobs)
+    return Plan(verdict, jobs, own, (), digest, submission.warnings, is_complete)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,9 @@ _POD = {
     "metadata": {"name": "one", "labels": {"kai.scheduler/queue": "b"}},
     "spec": {
         "schedulerName": "kai-scheduler",
-        "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2"}}}],
+        "containers": [
+            {"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+        ],
     },
 }
 

@@ -86,6 +86,8 @@ class PlanAnswer(Shape, frozen=True, kw_only=True):
     reasons: list[dict[str, Any]]
     changes: list[ChangeView]
     problems: list[str]
+    warnings: list[str]
+    """What is odd about it and would be let in."""
     is_complete: bool
     """Whether there was time for all searches; otherwise there is no token."""
     token: str
