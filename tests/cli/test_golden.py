@@ -34,7 +34,7 @@ kind: Pod
 metadata: {{name: one, labels: {{kai.scheduler/queue: serving}}}}
 spec:
   schedulerName: kai-scheduler
-  containers: [{{name: c, resources: {{limits: {{nvidia.com/gpu: "{gpus}"}}}}}}]
+  containers: [{{name: c, image: x, resources: {{limits: {{nvidia.com/gpu: "{gpus}"}}}}}}]
 """
 _OTHER = """
 actions: allocate, reclaim

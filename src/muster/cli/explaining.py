@@ -280,7 +280,13 @@ def _diff_lines(found: Mapping[str, Any]) -> list[str]:
             lines.append(f"  {title:<9} {evicted(found[field])}")
     for queue, (before, after) in found["shares"].items():
         lines.append(f"  share     {queue} {amount(round(before, 2))} -> {amount(round(after, 2))}")
-    return lines or ["Nothing would be decided otherwise."]
+    return [*(lines or ["Nothing would be decided otherwise."]), *_cut_short(found)]
+
+
+def _cut_short(found: Mapping[str, Any]) -> list[str]:
+    if found["is_complete"]:
+        return []
+    return ["Cut short: with more time for searches, more may start and others may go for it."]
 
 
 def plan_lines(found: Mapping[str, Any], file: Path | None = None) -> list[str]:
@@ -296,8 +302,10 @@ def plan_lines(found: Mapping[str, Any], file: Path | None = None) -> list[str]:
         lines.append(f"  evicts    {evicted(found['evicts'])}")
     lines += [f"  because   {one['code']}. {one['sentence']}" for one in found["reasons"]]
     lines += [f"  problem   {text}" for text in found["problems"]]
+    lines += [f"  warning   {text}" for text in found["warnings"]]
     lines += change_lines(found["changes"])
-    if found["starts"] and file is not None:
+    lines += _cut_short(found)
+    if found["starts"] and found["token"] and file is not None:
         lines.append(f"Start it: muster submit -f {file} --plan {found['token']}")
     return lines
 

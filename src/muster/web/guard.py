@@ -5,6 +5,7 @@ origin, or comes under a name that is not ours (DNS rebinding): both are refused
 looked up.
 """
 
+import hashlib
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -135,6 +136,13 @@ class Guard:
         if isinstance(self._gate, ShutGate):
             return False
         return path in LOGIN_PATHS or not path.startswith(_ANSWERS)
+
+
+def reader_of(request: web.Request) -> str:
+    """Whose request it is, for sharing our time among readers: whose token it shows, or else the
+    machine that it comes from."""
+    token = page_request(request).token
+    return hashlib.sha256(token.encode()).hexdigest() if token else request.remote or ""
 
 
 def _job_of(request: web.Request) -> str:
