@@ -185,6 +185,7 @@ def node_record(
         gpu_maker=maker,
         claimable=frozenset(by_name),
         numa=None if zones is None else numa_topology(zones),
+        images={name: one.size_bytes for one in node.status.images for name in one.names},
     )
 
 

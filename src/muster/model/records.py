@@ -122,6 +122,8 @@ class NodeRecord(msgspec.Struct, frozen=True):
     claimable: frozenset[str] = frozenset()
     """Resources in `allocatable` that are devices of slices, not of a device plugin."""
     numa: NumaTopology | None = None
+    images: Mapping[str, int] = {}
+    """Bytes of each image that it has, by name; given where a policy weighs them."""
 
     @property
     def has_classed_gpus(self) -> bool:

@@ -4,11 +4,18 @@ from collections.abc import Iterable
 
 from muster.api.core import Node
 from muster.api.devices import DeviceClass, ResourceSlice
-from muster.api.meta import Key
+from muster.api.meta import Key, replace
 from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.client.informer import Index, Informer
 from muster.model.build import node_record
 from muster.model.records import NodeRecord
+
+
+def without_images(node: Node) -> Node:
+    """The list of a node's images is most of it, and few policies weigh them."""
+    if not node.status.images:
+        return node
+    return replace(node, status=replace(node.status, images=()))
 
 
 class NodeReader:

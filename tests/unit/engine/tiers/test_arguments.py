@@ -58,7 +58,6 @@ def test_a_filter_that_is_switched_off_keeps_nobody_from_a_node(
     [
         ("predicates", "predicate.DiskPressureEnable: false", "under pressure take nobody"),
         ("predicates", "predicate.VolumeZoneEnable: false", "part of VolumeBinding"),
-        ("nodeorder", "imagelocality.weight: 5", "images of nodes are not known"),
         ("capacity", "capacity.DRAConsumableCapacityEnable: true", "are counted"),
         ("usage", "usage.heaviness: 3", "known are"),
         ("rescheduling", "metricsPeriod: 5m", "known are interval, strategies"),
