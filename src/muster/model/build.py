@@ -17,6 +17,7 @@ from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, Res
 from muster.api.duration import Duration
 from muster.api.names import Names
 from muster.api.noderesourcetopology import NodeResourceTopology
+from muster.api.numatopology import Numatopology
 from muster.api.podgroup import PodGroup, SubGroup, by_parent, is_preemptible
 from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
 from muster.api.queue import Queue, QueueResource, QueueResources
@@ -159,7 +160,7 @@ def node_record(
     node: Node,
     slices: Sequence[ResourceSlice] = (),
     classes: Mapping[str, DeviceClass] | None = None,
-    zones: NodeResourceTopology | None = None,
+    zones: NodeResourceTopology | Numatopology | None = None,
 ) -> NodeRecord:
     """A node; `slices` are the resource slices that belong to it alone."""
     labels = node.metadata.labels

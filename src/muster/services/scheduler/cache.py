@@ -17,7 +17,6 @@ from muster.api.bindrequest import BindRequest
 from muster.api.core import Node, Pod, PriorityClass
 from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.meta import Key
-from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.topology import Topology
@@ -60,7 +59,7 @@ from muster.services.scheduler.backoffs import Backoffs, RefusalInformers
 from muster.services.scheduler.batch_objects import BatchPodGroup, BatchQueue
 from muster.services.scheduler.charges import Charges, is_orphaned
 from muster.services.scheduler.cluster_objects import WatchedObjects
-from muster.services.scheduler.node_reader import NodeReader
+from muster.services.scheduler.node_reader import NodeReader, Zones
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.own_times import OwnTimes
 from muster.services.scheduler.pending_patches import GroupPatch, PendingPatches
@@ -310,7 +309,7 @@ class SchedulerCache:
             if group is not None:
                 self._wake_if_changed(self._upsert_group(group))
 
-    def watch_zones(self, zones: Informer[NodeResourceTopology]) -> None:
+    def watch_zones(self, zones: Informer[Zones]) -> None:
         """Put the NUMA zones that nodes publish into their records from now on."""
         if self._node_reader.watch_zones(zones):
             zones.add_handler(self._zones_changed)
@@ -398,9 +397,7 @@ class SchedulerCache:
         for uid in self._tables.tasks_on(node) if self._charges.has_begun else ():
             self._refresh_pod(uid)
 
-    def _zones_changed(
-        self, old: NodeResourceTopology | None, new: NodeResourceTopology | None
-    ) -> None:
+    def _zones_changed(self, old: Zones | None, new: Zones | None) -> None:
         for one in (old, new):
             node = self._informers.nodes.get(Key("", one.metadata.name)) if one else None
             if node is not None:

@@ -239,7 +239,7 @@ def policy_of_file(
 
     def watched(kind: Kind[Any]) -> Informer[Any]:
         # Whatever a plugin names may not be installed (yet).
-        if kind == kinds.NODE_RESOURCE_TOPOLOGY:
+        if kind in (kinds.NODE_RESOURCE_TOPOLOGY, kinds.NUMATOPOLOGY):
             # They become part of node records.
             informer = supervisor.informer(kind, is_optional=True)
             cache.watch_zones(informer)
@@ -252,7 +252,8 @@ def policy_of_file(
         conf = parse_for(profile_of(config.options.profile), text, file)
         made = active_policy(conf, config.options)
         on_conf(conf)
-        return replace(made, informers=tuple(map(watched, made.policy.watches)))
+        wanted = sorted(made.policy.watches, key=lambda kind: kind.full_name)
+        return replace(made, informers=tuple(map(watched, wanted)))
 
     log = supervisor.log.child("scheduler")
     if config.conf_map is None:

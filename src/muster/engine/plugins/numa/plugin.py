@@ -47,21 +47,21 @@ class Numa:
         self._known: tuple[Sequence[NodeRecord], ResourceAxis, list[ZoneKind]] | None = None
 
     def open(self, view: View) -> SessionPlugin:
-        kinds = self._kinds(view.snapshot.nodes.records, view.snapshot.axis)
+        kinds = self.kinds(view)
         if not kinds:
             return SessionPlugin()
-        fresh = [kind.copied() for kind in kinds]
-        return _Zones(view, fresh, self._ignored, self._reconstructs, self._weight)
+        return Zones(view, kinds, self._ignored, self._reconstructs, self._weight)
 
-    def _kinds(self, records: Sequence[NodeRecord], axis: ResourceAxis) -> list[ZoneKind]:
-        """Zones before anybody holds them, which follow from the nodes: kept while these are."""
+    def kinds(self, view: View) -> list[ZoneKind]:
+        """Zones before anybody holds them. They follow from the nodes: kept while these are."""
+        records, axis = view.snapshot.nodes.records, view.snapshot.axis
         if self._known is None or self._known[0] is not records or self._known[1] != axis:
             kinds = zone_kinds(records, axis, uses_reported=not self._reconstructs)
             self._known = (records, axis, kinds)
-        return self._known[2]
+        return [kind.copied() for kind in self._known[2]]
 
 
-class _Zones(SessionPlugin):
+class Zones(SessionPlugin):
     def __init__(
         self,
         view: View,
