@@ -25,6 +25,7 @@ from muster.api.queue_access import namespaces_of
 from muster.api.topology import Topology
 from muster.api.validation.pod_groups import is_tree
 from muster.base.parse_int import parse_int
+from muster.model.cards import cards_of
 from muster.model.extended import claimable_amounts
 from muster.model.from_api import taints
 from muster.model.gpu_request import (
@@ -186,6 +187,7 @@ def node_record(
         gpu_maker=maker,
         claimable=frozenset(by_name),
         numa=None if zones is None else numa_topology(zones),
+        cards=cards_of(node.metadata.annotations, resource_amounts(node.status.capacity)),
         images={name: one.size_bytes for one in node.status.images for name in one.names},
     )
 

@@ -29,6 +29,7 @@ from muster.model.batch_build import (
     batch_queue_record,
     hyper_node_records,
     pod_terms,
+    with_notes,
 )
 from muster.model.build import (
     Identity,
@@ -40,6 +41,7 @@ from muster.model.build import (
     task_record,
     topology_record,
 )
+from muster.model.cards import card_notes
 from muster.model.cluster_objects import PodUtilisation, RecentEviction
 from muster.model.gpu_request import gpu_groups_of
 from muster.model.pod_requirements import RequirementsCache
@@ -257,7 +259,8 @@ class SchedulerCache:
             same = before if before and before.node == found.spec.node_name else None
             groups, devices = (same.gpu_groups, same.devices) if same else ((), {})
             status = TaskStatus.RELEASING if leaves else TaskStatus.BINDING
-            self.assume(uid, Assumption(status, found.spec.node_name, groups, devices))
+            cards = card_notes(found.metadata.annotations)
+            self.assume(uid, Assumption(status, found.spec.node_name, groups, devices, cards))
             self._confirm_assumed(held)
             self._refresh_pod(uid)
         else:
@@ -535,7 +538,9 @@ class SchedulerCache:
             said = self._profile.task_priority
             usual = (self._priorities.default or 0) if said is None else said
             terms = pod_terms(pod, usual, record.request)
-            record = msgspec.structs.replace(record, terms=terms)
+            asked = _unless_failed(request)
+            notes = {} if asked is None else card_notes(asked.metadata.annotations)
+            record = msgspec.structs.replace(record, terms=with_notes(terms, notes))
         if record.kind is TaskKind.WORK and record.gpu_shares and not _names_shares(request):
             record = self._with_backed_shares(record)
         started = pod.status.start_time
