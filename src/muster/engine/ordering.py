@@ -60,6 +60,8 @@ class JobQueue:
             keys[jobs] = columns
         self._keys = keys
         waiting = _within_depth(session, action, jobs, keys)
+        self.queues = len(np.unique(snapshot.jobs.queue[waiting]))
+        """How many have jobs that wait."""
         self.state = job_heaps(session, waiting, keys, self.chunk)
         self._passed: Rows = np.empty(len(waiting), dtype=np.int64)
         self._run: Rows = np.empty(len(waiting), dtype=np.int64)
@@ -83,6 +85,14 @@ class JobQueue:
             self.state, queue, classes, refused_at, version, self._passed, self._run
         )
         return self._run[:taken], self._passed[:count]
+
+    def drop(self, queue: int) -> list[int]:
+        """Take out all jobs of a leaf queue; which they were."""
+        start, size = self.state.heap_start[queue], self.state.heap_size[queue]
+        dropped: list[int] = self.state.heap[start : start + size].tolist()
+        self.state.heap_size[queue] = 0
+        queue_order.refresh(self.state, queue)
+        return dropped
 
     def finish(self, job: int) -> None:
         """The job will not be served again."""
