@@ -286,6 +286,8 @@ class Namespace(ApiObject):
 
 class ConfigMap(ApiObject):
     data: Mapping[str, str] = {}
+    binary_data: Mapping[str, str] = {}
+    """As base64."""
 
 
 class PriorityClass(ApiObject):

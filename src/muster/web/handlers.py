@@ -26,6 +26,7 @@ from muster.model.record_changes import Delta
 from muster.model.records import QueueRecord
 from muster.numerics.axis import GPU_UNIT
 from muster.usage.accounts import Question
+from muster.usage.kept import UsageFolder
 from muster.web.estimating import Estimator
 from muster.web.live import LiveCluster, Seen
 from muster.web.submission import submission_of
@@ -135,9 +136,10 @@ class Handlers:
         usage_store: Path | None = None,
         estimates: EstimateLog | None = None,
         log: Log | None = None,
+        kept_usage: UsageFolder | None = None,
     ) -> None:
         self._cluster = cluster
-        self._usage = UsageFile(usage_store, cluster.offload)
+        self._usage = UsageFile(usage_store, cluster.offload, kept_usage)
         self._why_budget_s = why_budget_s
         self._estimator = Estimator(cluster, estimates or EstimateLog(), log or Log("web"))
 

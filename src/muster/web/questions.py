@@ -25,7 +25,7 @@ PROBLEMS: Final[Mapping[type[Exception], tuple[int, str, str]]] = {
     ConfigError: (400, "BadConfiguration", "Correct the field that is named."),
     BadToken: (409, "PlanDoesNotHold", "Plan again."),
     NoJournal: (404, "NoJournal", "Start muster web with --journal-folder."),
-    NoUsage: (404, "NoUsage", "Start muster web with --usage-store."),
+    NoUsage: (404, "NoUsage", "Start the queue controller with --usage-in-cluster."),
     BadUsageQuestion: (400, "BadRequest", "Correct the field that is named."),
     TooBusy: (429, "TooBusy", "Ask again in a second."),
     NotReady: (503, "NotReady", "Ask again in a few seconds."),

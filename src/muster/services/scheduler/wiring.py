@@ -67,6 +67,7 @@ from muster.services.scheduler.standby import keep_tables_ready
 from muster.services.scheduler.status_updater import StatusUpdater
 from muster.services.scheduler.usage_meters import UsageMeters, usage_page
 from muster.services.scheduler.write_turns import WriteTurns
+from muster.usage.cluster_copy import ClusterCopy
 from muster.usage.fetcher import Fetcher, UsageFetcher
 from muster.usage.sources import UsageSources
 from muster.usage.utilisation import Utilisation
@@ -272,7 +273,8 @@ def past_usage(
 ) -> UsageFetcher:
     """What keeps the cache told of past usage, as soon as it is configured."""
     names, clock = config.options.names, supervisor.clock
-    sources = UsageSources(config.environ, names.metrics_prefix, clock, config.offload)
+    kept = partial(ClusterCopy, supervisor.reader, names.namespace)
+    sources = UsageSources(config.environ, names.metrics_prefix, clock, config.offload, kept)
     fetcher = UsageFetcher(sources.source, clock, supervisor.log.child("usage"))
     meters = UsageMeters(supervisor.registry, fetcher, names.metrics_prefix)
 
