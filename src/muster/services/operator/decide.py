@@ -34,6 +34,7 @@ from muster.services.operator.objects import (
     PRIORITY_CLASS,
     PROMETHEUS,
     VALIDATING,
+    Json,
     Wanted,
     kept,
     wanted,
@@ -49,6 +50,7 @@ from muster.services.operator.utilization import utilization_problems
 _SECTIONS: Final = {
     names.SERVICE_ADMISSION: "admission",
     names.SERVICE_BINDER: "binder",
+    names.SERVICE_DASHBOARD: "dashboard",
     names.SERVICE_POD_GROUPER: "podGrouper",
     names.SERVICE_POD_GROUP_CONTROLLER: "podGroupController",
     names.SERVICE_QUEUE_CONTROLLER: "queueController",
@@ -267,6 +269,30 @@ def _shard(shard: SchedulingShard, installation: Installation) -> Iterator[Wante
     yield from guards(process, installation)
     listed = {"http-metrics": (ports["port"], ports["targetPort"])}
     yield service(process, namespace, listed, type=ports["type"])
+    yield from monitor(name, "http-metrics", installation)
+    if _is_enabled(installation, names.SERVICE_DASHBOARD) and profile_of(shard) is ProfileName.KAI:
+        yield from _dashboard(shard, installation, {"configMap": {"name": name}})
+
+
+def _dashboard(shard: SchedulingShard, installation: Installation, conf: Json) -> Iterator[Wanted]:
+    """Of one shard: it sees the nodes, and goes by the rules, of that scheduler."""
+    settings = installation.settings
+    name = f"{names.SERVICE_DASHBOARD}-{shard.metadata.name}"
+    port = settings.section("dashboard")["port"]
+    process = Process(
+        name,
+        "web",
+        names.SERVICE_DASHBOARD,
+        "dashboard",
+        flags.dashboard_flags(settings, shard),
+        ports={"http": port},
+        files={flags.CONF: conf},
+    )
+    yield deployment(process, settings)
+    yield from guards(process, installation)
+    metrics = process.metrics_port
+    listed = {"http": (port, port), "http-metrics": (metrics, metrics)}
+    yield service(process, settings.names.namespace, listed)
     yield from monitor(name, "http-metrics", installation)
 
 

@@ -18,6 +18,8 @@ from muster.services.operator.utilization import UTILIZATION
 CERTIFICATES: Final = "/etc/muster/certificates"
 CONF: Final = "/etc/muster/conf"
 CONF_FILE: Final = "config.yaml"
+PAGE_AUTH: Final = "kubernetes"
+"""Whoever the API server knows, and lets read the path."""
 RESERVATION_COMMAND: Final = "muster resource-reservation"
 SCALING_COMMAND: Final = "muster scaling-pod"
 
@@ -80,6 +82,27 @@ def scheduler_flags(settings: Settings, shard: SchedulingShard) -> list[str]:
         *own,
         *(_switch(name, shard.spec.args[name]) for name in sorted(SWITCHES & set(shard.spec.args))),
         "--leader-elect",
+        *_log(settings),
+    ]
+
+
+def dashboard_flags(settings: Settings, shard: SchedulingShard) -> list[str]:
+    """What it shows is what the scheduler of that shard goes by."""
+    known, section = settings.names, settings.section("dashboard")
+    return [
+        f"--scheduler-conf={CONF}/{CONF_FILE}",
+        f"--scheduler-name={known.scheduler}",
+        f"--nodepool-label-key={known.node_pool_label}",
+        f"--partition-label-value={shard.spec.partition_label_value}",
+        f"--queue-label-key={known.queue_label}",
+        f"--resource-reservation-app-label={known.reservation_app}",
+        f"--resource-reservation-namespace={known.reservation_namespace}",
+        *_given({"cluster": section.get("clusterName")}),
+        # The scheduler's journal is in the scheduler's pod.
+        "--journal-folder=",
+        f"--listen=:{section['port']}",
+        f"--auth={PAGE_AUTH}",
+        "--metrics-bind-address=:8080",
         *_log(settings),
     ]
 
