@@ -246,7 +246,7 @@ def _shard(shard: SchedulingShard, installation: Installation) -> Iterator[Wante
     name, namespace = scheduler_name(settings, shard), settings.names.namespace
     ports = settings.section("scheduler")["schedulerService"]
     conf = conf_source(shard, flags.CONF_FILE)
-    if profile_of(shard) is ProfileName.KAI:
+    if profile_of(shard).speaks_kai:
         text = scheduler_conf(shard, usage_address(settings))
         yield wanted(CONFIG_MAP, name, namespace, data={flags.CONF_FILE: text})
         conf = {"configMap": {"name": name}}
