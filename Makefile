@@ -18,7 +18,7 @@ install: ## Create .venv with the locked dependencies (other verbs do this by th
 # words of these. ARGS: see muster up --help.
 up: install ## Start muster on this laptop and show it at work (WORLD=kube: on a real API server)
 	@if [ "$(WORLD)" = kube ]; then tools/kube/build.sh; fi
-	@.venv/bin/muster up --world $(or $(WORLD),embedded) --profile $(or $(PROFILE),kai) $(ARGS)
+	@.venv/bin/muster up --world $(or $(WORLD),embedded) --profile $(or $(PROFILE),muster) $(ARGS)
 
 # Without a control plane the tests that need one are reported as not run. FAULTS=all: every fault at
 # every write, on the real API server too, and every service killed at every moment: that takes long.

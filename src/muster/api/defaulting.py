@@ -9,6 +9,7 @@ from typing import Final
 
 from muster.api.duration import Duration
 from muster.api.meta import StructT, replace
+from muster.api.profiles import ProfileName
 from muster.api.shard import (
     ActionConfig,
     PlacementStrategy,
@@ -22,6 +23,9 @@ from muster.api.shard import (
 
 BINPACK: Final = "binpack"
 SPREAD: Final = "spread"
+LEAST_FRAGMENTATION: Final = "least-fragmentation"
+_PROFILE: Final = "profile"
+"""The word in `args` of a shard for whose its defaults are."""
 
 DEFAULT_PLUGIN_PRIORITIES: Final[Mapping[str, int]] = {
     "predicates": 1900,
@@ -69,7 +73,9 @@ _SEARCH_GENERATORS: Final = {
 def defaulted_shard(shard: SchedulingShard) -> SchedulingShard:
     spec = shard.spec
     wanted = spec.placement_strategy or PlacementStrategy()
-    strategy = PlacementStrategy(gpu=wanted.gpu or BINPACK, cpu=wanted.cpu or BINPACK)
+    is_ours = spec.args.get(_PROFILE) == ProfileName.MUSTER
+    usual = LEAST_FRAGMENTATION if is_ours else BINPACK
+    strategy = PlacementStrategy(gpu=wanted.gpu or usual, cpu=wanted.cpu or usual)
     spec = replace(
         spec,
         placement_strategy=strategy,

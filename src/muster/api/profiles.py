@@ -6,10 +6,17 @@ from enum import StrEnum
 class ProfileName(StrEnum):
     """See `engine.profiles`."""
 
+    MUSTER = "muster"
+    """Our own: KAI's objects and words, and our choices where nothing is said."""
     KAI = "kai"
     VOLCANO = "volcano"
     KUBE_BATCH = "kube-batch"
     KUBE_BATCH_02 = "kube-batch-0.2"
+
+    @property
+    def speaks_kai(self) -> bool:
+        """Whether it reads KAI's objects, and a configuration in KAI's words."""
+        return self in (ProfileName.MUSTER, ProfileName.KAI)
 
     @property
     def system(self) -> str:

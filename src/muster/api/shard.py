@@ -12,10 +12,10 @@ from muster.api.schema import Schema
 
 
 class PlacementStrategy(Struct):
-    """Whether nodes are filled one after another or evenly."""
+    """How nodes are chosen; profile `muster` (in `args`) has least-fragmentation by default."""
 
-    gpu: Annotated[str | None, Schema("binpack or spread (binpack).")] = None
-    cpu: Annotated[str | None, Schema("binpack or spread (binpack).")] = None
+    gpu: Annotated[str | None, Schema("binpack, spread or least-fragmentation (binpack).")] = None
+    cpu: Annotated[str | None, Schema("binpack, spread or least-fragmentation (binpack).")] = None
 
 
 class ActionConfig(Struct):

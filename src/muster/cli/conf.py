@@ -32,11 +32,11 @@ def conf(
 
 def _difference(asked: Reading, file: Path) -> Answer:
     """From what the dashboard decides by, or a scheduler that only looks."""
-    from muster.engine.config.conf import parse_conf
     from muster.engine.config.told import differences, told
+    from muster.engine.profiles.known import MUSTER, conf_of
 
     running = {one["field"]: one["is"] for one in asked.ask("conf")["items"]}
-    found = differences(running, told(parse_conf(file.read_text(), str(file))))
+    found = differences(running, told(conf_of(MUSTER, file.read_text(), str(file))))
     notes = [] if found else [f"{file} says what runs already."]
     listed = {"kind": "DifferenceList", "version": 1, "items": found}
     return Answer(listed, _DIFFERENCES, "field", notes=notes)

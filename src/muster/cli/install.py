@@ -64,7 +64,7 @@ def install(
     image_repository: _Repository = "",
     image_tag: _Tag = __version__,
     replicas: _Replicas = 1,
-    profile: _Profile = ProfileName.KAI,
+    profile: _Profile = ProfileName.MUSTER,
     dry_run: _DryRun = False,
     diff: _Diff = False,
     wait: _Wait = False,
@@ -115,7 +115,7 @@ def uninstall(
 
 def _kinds_of(profile: ProfileName) -> list[Wanted]:
     """Of another system; where its own are there already, they are left as they are."""
-    if profile is ProfileName.KAI:
+    if profile.speaks_kai:
         return []
     return [Wanted(DEFINITION, body, is_kept=True) for body in other_kinds(profile.value)]
 

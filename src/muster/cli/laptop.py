@@ -46,7 +46,7 @@ from muster.lab.kube_cluster import KubeCluster, webhook_server
 from muster.lab.kube_programs import NotHere, kube_programs
 from muster.lab.programs import free_ports
 from muster.runtime.supervisor import Supervisor
-from muster.services.scheduler.options import SchedulerServiceConfig
+from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.services.scheduler.roles import observer_rights
 from muster.sim.apiserver.data_dir import DataDir, InUse
 from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
@@ -75,7 +75,7 @@ class UpOptions:
     once: bool = False
     on_kube: bool = False
     """On a real control plane instead of the embedded API server."""
-    profile: ProfileName = ProfileName.KAI
+    profile: ProfileName = ProfileName.MUSTER
     """Whose dialect is spoken beside our own."""
     scheduler_conf: Path | None = None
     pages_port: int | None = None
@@ -319,10 +319,12 @@ async def _start_on_kube(
 
 async def _dashboard(options: UpOptions, home: Home, ours: Installation) -> str:
     """Its address; "" where there is nothing of ours to look at."""
-    if not options.services or options.profile is not ProfileName.KAI:
+    if not options.services or not options.profile.speaks_kai:
         return ""
     port = _usual_or_free(address(DEFAULT_LISTEN)[1])
-    config = SchedulerServiceConfig(conf_file=ours.conf_file, journal_folder=ours.journal_folder)
+    config = SchedulerServiceConfig(
+        Options(profile=options.profile), ours.conf_file, journal_folder=ours.journal_folder
+    )
 
     def build(supervisor: Supervisor) -> None:
         site = Site((_LOOPBACK, port), options.name, ours.usage_store)
@@ -414,7 +416,7 @@ def _dialect_conf(profile: ProfileName) -> Path | None:
 
 async def _run_demo(options: UpOptions, home: Home, clock: Clock, past: DemoPast) -> bool:
     api = (home.reader, home.writer, clock)
-    if options.profile is ProfileName.KAI:
+    if options.profile.speaks_kai:
         demo = Demo(*api, demo_manifests(), typer.echo, past=past)
     else:
         demo = _DEMOS[options.profile](*api, demo_manifests(options.profile), typer.echo)

@@ -13,7 +13,7 @@ from muster.engine.config.reader import ConfigError
 from muster.engine.cycle import run_cycle
 from muster.engine.memory import Memory
 from muster.engine.plan import Plan
-from muster.engine.profiles.known import parse_for, profile_of
+from muster.engine.profiles.known import conf_of
 from muster.foresight.journal.reader import SUFFIX
 from muster.model.tables import snapshot_of
 from muster.services.scheduler.cycle_dump import CycleDump, NotACycleDump, decode_dump, plain_plan
@@ -98,7 +98,7 @@ def _of_job(plan: Plan, job: str) -> Plan:
 
 def _active(text: str, file: str, options: Options) -> ActivePolicy:
     """What a configuration says to the profile that decided then."""
-    return active_policy(parse_for(profile_of(options.profile), text, file), options)
+    return active_policy(conf_of(options.profile, text, file), options)
 
 
 def _show(dump: CycleDump, plan: Plan) -> None:

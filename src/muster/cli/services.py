@@ -101,8 +101,8 @@ _SCHEDULER: Final = Service(
     **WHOSE,
     profile=Flag(
         "--profile",
-        "Whose objects and configuration to read: kai, volcano, kube-batch (0.4 and later) or "
-        "kube-batch-0.2.",
+        "Whose objects and configuration to read: muster (as kai, with our own defaults), kai, "
+        "volcano, kube-batch (0.4 and later) or kube-batch-0.2.",
         read=profile_name,
     ),
     conf_file=Flag(

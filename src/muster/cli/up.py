@@ -54,7 +54,7 @@ _PagesPort = Annotated[int | None, typer.Option(min=0, max=65535, help=_PAGES)]
 _Story = Annotated[bool, typer.Option(help="Show muster at work first: eight steps, each checked.")]
 _WORLD = "embedded: an API server in this process; kube: the control plane of make kube."
 _World = Annotated[str, typer.Option(help=_WORLD)]
-_PROFILE = "kai, volcano, kube-batch or kube-batch-0.2 (no demo): whose objects are served."
+_PROFILE = "muster, kai, volcano, kube-batch or kube-batch-0.2 (no demo): whose objects are served."
 _Profile = Annotated[str, typer.Option(help=_PROFILE)]
 _UNTIL = "End after the demo, or stay up; by default stay on a terminal."
 _Once = Annotated[bool | None, typer.Option("--once/--stay", help=_UNTIL)]
@@ -75,7 +75,7 @@ def up(
     pages_port: _PagesPort = None,
     story: _Story = True,
     world: _World = "embedded",
-    profile: _Profile = ProfileName.KAI.value,
+    profile: _Profile = ProfileName.MUSTER.value,
     once: _Once = None,
     verbose: _Verbose = False,
 ) -> None:

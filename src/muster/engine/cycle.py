@@ -25,6 +25,7 @@ from muster.engine.outcome import (
 from muster.engine.plan import NOTHING, Plan
 from muster.engine.plugin_guard import PluginFailure
 from muster.engine.policy import Policy
+from muster.engine.search.defragment import defragment
 from muster.engine.search.giving_back import give_back
 from muster.engine.search.plan_choice import is_no_worse
 from muster.engine.search_time import ElapsedS, IsAwaited, no_time_passes, nobody_waits
@@ -108,6 +109,7 @@ def _decided(
                 on_action(name)
         if session.tiers is None:
             give_back(session)
+            defragment(session)
         plan = plan_of(session)
     finally:
         session.policy.close(plan)

@@ -9,11 +9,12 @@ import numpy as np
 
 from muster.api.volcano import INQUEUE
 from muster.base.rows import rows_of
+from muster.engine.config.defragmentation import NAME
 from muster.engine.explain import Explanation, FairShares
 from muster.engine.holds import Hold, earliest_end_s
 from muster.engine.plan import NO_DETAILS, Bind, Evict, Nominate, Plan, Stamp
 from muster.engine.session import Eviction, Session
-from muster.engine.timing import delay_ends_s, grace_ends_s
+from muster.engine.timing import delay_ends_s, grace_ends_s, round_begins_s
 from muster.model.public_reasons import code_of
 from muster.model.reason_codes import Code
 from muster.model.reasons import Reason, Refusal
@@ -67,6 +68,7 @@ def next_change_s(
         grace_ends_s(snapshot, default_s, now_s, session.stale_since_s),
         delay_ends_s(snapshot, waits, now_s),
         earliest_end_s(holds),
+        round_begins_s(session.configured.defragmentation, session.acted_s.get(NAME), now_s),
     ]
     if waits.any():
         instants_s.append(session.policy.next_change_s())

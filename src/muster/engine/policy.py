@@ -16,6 +16,7 @@ import numpy as np
 from muster.api.kinds import Kind
 from muster.engine.config.budgets import DisruptionBudget, SearchBudgets
 from muster.engine.config.conf import SchedulerConf
+from muster.engine.config.defragmentation import Defragmentation
 from muster.engine.config.reader import Reader
 from muster.engine.config.settings import EngineSettings
 from muster.engine.hooks import (
@@ -72,6 +73,7 @@ class Policy:
     settings: EngineSettings = field(default_factory=EngineSettings)
     queue_depth: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     disruption_budget: DisruptionBudget = field(default_factory=DisruptionBudget)
+    defragmentation: Defragmentation | None = None
     search_budgets: SearchBudgets = field(default_factory=SearchBudgets)
     silenced: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By plugin: hooks that its configuration switched off."""

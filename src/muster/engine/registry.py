@@ -86,6 +86,7 @@ def build_policy(
         settings=settings or EngineSettings(),
         queue_depth=_queue_depth(conf),
         disruption_budget=conf.disruption_budget,
+        defragmentation=conf.defragmentation,
         search_budgets=conf.search_budgets,
         silenced={
             entry.name: _silenced(entry, profile)

@@ -1,5 +1,6 @@
 """The next moments at which waiting alone changes what a cycle would decide: a gang's grace ends, a
-job may begin to evict. What plugins know of (protection that runs out) they say themselves.
+job may begin to evict, a round of defragmentation may begin. What plugins know of (protection that
+runs out) they say themselves.
 """
 
 import math
@@ -7,8 +8,12 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from muster.engine.config.defragmentation import Defragmentation
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools
+
+_AGAIN_S = 60.0
+"""When a round that was put off is tried again."""
 
 
 def grace_ends_s(
@@ -38,6 +43,16 @@ def delay_ends_s(snapshot: ClusterSnapshot, among: Bools, now_s: float) -> float
         for record in records
     )
     return _next(ends, now_s)
+
+
+def round_begins_s(wanted: Defragmentation | None, last_s: float | None, now_s: float) -> float:
+    """When the next round of defragmentation may begin, the last one being at `last_s`; one that is
+    due and was put off, because the cycle had something to decide, is tried again soon.
+    """
+    if wanted is None or last_s is None:
+        return math.inf
+    due_s = wanted.next_round_s(last_s)
+    return due_s if due_s > now_s else wanted.next_round_s(now_s + _AGAIN_S - wanted.every_s)
 
 
 def _next(moments: Iterable[float], now_s: float) -> float:

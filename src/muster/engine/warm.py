@@ -6,13 +6,16 @@ before it says that it is ready; the first time on a machine takes seconds, late
 kept.
 """
 
+import math
 import pkgutil
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
 from muster import numerics
 from muster.engine.config.conf import DEFAULT_ACTIONS, parse_conf
+from muster.engine.config.defragmentation import NAME
 from muster.engine.cycle import run_cycle
+from muster.engine.memory import Memory
 from muster.engine.profiles.known import parse_for
 from muster.engine.profiles.volcano import VOLCANO
 from muster.engine.registry import build_actions, build_policy
@@ -67,6 +70,7 @@ def steps() -> Iterator[Step]:
     yield "consolidation, reclaim and preempt", lambda: _cycle(_cluster(), _ALL)
     yield "small searches for victims", lambda: _cycle(_contest(2), _ALL)
     yield "shared GPUs and equal queues", lambda: _questions(Ledger(snapshot_of(_cluster())))
+    yield "defragmentation", _defragmentation
     yield "large searches for victims", lambda: _cycle(_contest(LARGE_NODES), _ALL)
     yield "equal tasks in tiers", _tiers
 
@@ -85,6 +89,13 @@ def _cycle(records: ClusterRecords, actions: str) -> None:
     for placement in ("least-fragmentation", "binpack"):
         conf = parse_conf(f'actions: "{actions}"\nplacement: {placement}\n')
         run_cycle(snapshot_of(records), build_policy(conf), build_actions(conf), now_s=0.0)
+
+
+def _defragmentation() -> None:
+    """A round that is due."""
+    conf = parse_conf("actions: allocate\nplacement: least-fragmentation\ndefragmentation: {}\n")
+    memory = Memory(acted_s={NAME: -math.inf})
+    run_cycle(snapshot_of(_contest(2)), build_policy(conf), (), 0.0, memory)
 
 
 def _tiers() -> None:

@@ -132,7 +132,7 @@ class Installation:
     reservation_image: str = "muster/reservation"
     hami_core: bool = False
     """Whether HAMi keeps pods that share a GPU to their part of its memory."""
-    dialect: ProfileName = ProfileName.KAI
+    dialect: ProfileName = ProfileName.MUSTER
     """Whose kinds are served beside our own, with a scheduler of their own for them; of Volcano
     the controllers and webhooks too."""
     dialect_conf: Path | None = None
@@ -177,7 +177,7 @@ class Installation:
         """What must be there before the services: kinds, classes, namespaces."""
         for definition in DEFINITIONS:
             await ensure(writer, _DEFINITION, manifest(definition))
-        for body in definitions(self.dialect.system) if self.dialect is not ProfileName.KAI else ():
+        for body in () if self.dialect.speaks_kai else definitions(self.dialect.system):
             await ensure(writer, _DEFINITION, body)
         for name, value in PRIORITY_CLASSES.items():
             await ensure(writer, _CLASS, {"metadata": {"name": name}, "value": value})
@@ -220,6 +220,8 @@ class Installation:
 
     def _scheduler(self, supervisor: Supervisor) -> None:
         options = replace(self.options, names=self.names)
+        if self.dialect.speaks_kai:
+            options = replace(options, profile=self.dialect)
         config = SchedulerServiceConfig(
             options,
             self.conf_file,
@@ -236,7 +238,7 @@ class Installation:
 
     def _binder(self, supervisor: Supervisor) -> None:
         image, hami_core = self.reservation_image, self.hami_core
-        others = () if self.dialect is ProfileName.KAI else (self.dialect.system,)
+        others = () if self.dialect.speaks_kai else (self.dialect.system,)
         settings = BinderSettings(
             self.names, frozenset(others), reservation_image=image, hami_core=hami_core
         )
@@ -306,7 +308,7 @@ class Installation:
     @property
     def _dialect_services(self) -> list[HostedService]:
         """The scheduler of the other dialect, and what else it takes."""
-        if self.dialect is ProfileName.KAI:
+        if self.dialect.speaks_kai:
             return []
         known = replace(self.names, scheduler=self.dialect.system)
         name = f"{self.dialect}-scheduler"

@@ -150,6 +150,22 @@ def loss(mix, table, cpu, whole, parts, count):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
+def node_losses(ledger, mix, nodes):  # type: ignore[no-untyped-def]
+    """GPUs of these nodes that the mix could not use once those who leave have left: float64[K]."""
+    columns, handle = places(ledger), MixHandle(*mix)
+    parts = np.zeros(MOST_PARTS + 1, dtype=np.int64)
+    losses = np.empty(len(nodes))
+    for at in range(len(nodes)):
+        node = nodes[at]
+        cpu = columns.idle[node, CPU] + columns.releasing[node, CPU]
+        whole = gpu_shares.whole_gpus(columns.idle[node, GPU] + columns.releasing[node, GPU])
+        count = free_parts(columns, node, parts)
+        lost = loss(handle, mix.table[node], cpu, whole, parts, count)
+        losses[at] = lost / mix.whole / GPU_UNIT
+    return losses
+
+
+@numba.njit(cache=True)
 def cpu_step(steps, cpu):  # type: ignore[no-untyped-def]
     """How many of the ascending amounts are at most so much."""
     low, high = 0, len(steps)

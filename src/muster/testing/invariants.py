@@ -125,10 +125,10 @@ def _idle_evictions(plan: Plan) -> Iterator[str]:
 
 
 def _lost_moves(plan: Plan) -> Iterator[str]:
-    """Consolidation moves; it never takes a place away."""
+    """Consolidation and defragmentation move; they never take a place away."""
     for evict in plan.evictions:
-        if evict.action == "consolidation" and not evict.moves_to:
-            yield f"{evict.task} lost its place to consolidation"
+        if evict.action in ("consolidation", "defragmentation") and not evict.moves_to:
+            yield f"{evict.task} lost its place to {evict.action}"
 
 
 def _outside_domains(before: ClusterRecords, after: ClusterRecords) -> Iterator[str]:

@@ -12,6 +12,7 @@ from muster.api.yaml_text import read_yaml_all
 from muster.base.log import Log
 from muster.base.timefmt import rfc3339
 from muster.engine.config.told import told
+from muster.engine.profiles.known import MUSTER
 from muster.foresight.calibration import COVERS
 from muster.foresight.estimates import EstimateLog
 from muster.foresight.journal.events import KINDS
@@ -360,7 +361,7 @@ def _rules(conf: str) -> Rules:
     with, and no longer, for each part of it makes a cycle dearer."""
     if len(conf) > _CONF_LETTERS_MAX:
         raise BadQuestion(f"conf: is longer than {_CONF_LETTERS_MAX} letters: write a shorter one")
-    rules = rules_of(conf, "conf")
+    rules = rules_of(conf, "conf", MUSTER)
     for name, found in (("actions", rules.actions), ("plugins", rules.policy.plugins)):
         if len(found) > _CONF_PARTS_MAX:
             raise BadQuestion(f"conf: {name}: there are {len(found)}: at most {_CONF_PARTS_MAX}")

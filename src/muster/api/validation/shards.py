@@ -4,7 +4,12 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from muster.api.defaulting import DEFAULT_ACTION_PRIORITIES
+from muster.api.defaulting import (
+    BINPACK,
+    DEFAULT_ACTION_PRIORITIES,
+    LEAST_FRAGMENTATION,
+    SPREAD,
+)
 from muster.api.duration import BadDuration, Duration
 from muster.api.shard import (
     ScenarioSearchBudgets,
@@ -22,7 +27,7 @@ from muster.api.validation.problems import (
     warning,
 )
 
-_STRATEGIES: Final = ("binpack", "spread")
+_STRATEGIES: Final = (BINPACK, SPREAD, LEAST_FRAGMENTATION)
 USAGE_CLIENTS: Final = ("prometheus", "embedded", "fake", "fake-with-history")
 USAGE_WINDOWS: Final = ("sliding", "tumbling", "cron")
 _SEARCHES: Final = ("default", "reclaim", "preempt", "consolidation")

@@ -8,7 +8,8 @@
     queueDepthPerAction: {reclaim: 5}
 
 Without `tiers` the plugins are KAI's. `placement: least-fragmentation` chooses nodes so that little
-is fragmented; a file that says nothing of it gets KAI's packing. Names of actions and plugins are
+is fragmented; where nothing is said of it a file with `tiers` gets KAI's packing, as KAI reads it,
+and others what the profile places by (`engine.profiles.known`). Names of actions and plugins are
 kept as written; `engine.registry` knows what they stand for. Text in, values out: reading the file
 is somebody else's work.
 """
@@ -30,6 +31,7 @@ from muster.engine.config.budgets import (
     disruption_budget,
     search_budgets,
 )
+from muster.engine.config.defragmentation import Defragmentation, defragmentation
 from muster.engine.config.reader import ConfigError, Reader
 from muster.engine.config.usage import usage_database
 from muster.engine.config.utilisation import utilisation_settings
@@ -72,6 +74,7 @@ _KEYS = (
     "utilization",
     "scenarioSearchBudgets",
     "disruptionBudget",
+    "defragmentation",
     "configurations",
 )
 # The ways in which the three systems switch off one hook of a plugin.
@@ -99,14 +102,19 @@ class SchedulerConf:
     usage: UsageDatabase | None = None
     utilisation: UtilisationSettings | None = None
     disruption_budget: DisruptionBudget = field(default_factory=DisruptionBudget)
+    defragmentation: Defragmentation | None = None
     search_budgets: SearchBudgets = field(default_factory=SearchBudgets)
     action_arguments: Mapping[str, Reader] = field(default_factory=lambda: MappingProxyType({}))
     no_effect: tuple[Problem, ...] = ()
     """What of it does nothing."""
 
 
-def parse_conf(text: str, file: str = "scheduler.yaml") -> SchedulerConf:
-    """The configuration that the text of a file holds; an empty file is the default."""
+def parse_conf(
+    text: str, file: str = "scheduler.yaml", placement: str | None = None
+) -> SchedulerConf:
+    """The configuration that the text of a file holds; an empty file is the default. `placement`:
+    how nodes are chosen where it says neither that nor its plugins; None: KAI's packing.
+    """
     try:
         document = read_yaml(text)
     except (yaml.YAMLError, ValueError) as error:
@@ -116,11 +124,12 @@ def parse_conf(text: str, file: str = "scheduler.yaml") -> SchedulerConf:
     return SchedulerConf(
         file=file,
         actions=DEFAULT_ACTIONS if root.is_absent else _actions(root.key("actions")),
-        tiers=_tiers(root),
+        tiers=_tiers(root, placement),
         queue_depth=_queue_depth(root.key("queueDepthPerAction")),
         usage=usage_database(root.key("usageDBConfig")),
         utilisation=utilisation_settings(root.key("utilization")),
         disruption_budget=disruption_budget(root.key("disruptionBudget")),
+        defragmentation=defragmentation(root.key("defragmentation")),
         search_budgets=search_budgets(root.key("scenarioSearchBudgets")),
         action_arguments=_action_arguments(root.key("configurations")),
         no_effect=tuple(no_effect(SCHEDULER, document)),
@@ -139,13 +148,15 @@ def plugin_list(plugins: Mapping[str, Mapping[str, object]], file: str) -> tuple
     )
 
 
-def _tiers(root: Reader) -> tuple[tuple[PluginEntry, ...], ...]:
+def _tiers(root: Reader, usual: str | None) -> tuple[tuple[PluginEntry, ...], ...]:
     """The plugins, told how nodes are chosen as far as they do not say so themselves."""
     written, placement = _written_tiers(root.key("tiers")), root.key("placement")
     tiers = written or (_default_tier(root.file),)
-    if placement.is_absent:
+    strategy = None if written else usual
+    if not placement.is_absent:
+        strategy = placement.choice(PLACEMENTS)
+    if strategy is None:
         return tiers
-    strategy = placement.choice(PLACEMENTS, PLACEMENTS[0])
     return tuple(tuple(_placing(entry, strategy) for entry in tier) for tier in tiers)
 
 

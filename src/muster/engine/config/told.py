@@ -20,6 +20,7 @@ def told(conf: SchedulerConf) -> dict[str, str]:
             found |= _flat(entry.name, entry.switches)
     found |= _flat("queueDepthPerAction", conf.queue_depth)
     found |= _flat("disruptionBudget", conf.disruption_budget)
+    found |= _flat("defragmentation", conf.defragmentation)
     found |= _flat("scenarioSearchBudgets", conf.search_budgets)
     found |= _flat("utilization", conf.utilisation)
     for action, arguments in conf.action_arguments.items():

@@ -143,6 +143,7 @@ _RULES: Mapping[str, str] = {
     "not keep",
     "preempt": "it has the lower priority in queue {victim}",
     "consolidation": "it was moved to make one piece of what is free",
+    "defragmentation": "it was moved so that free GPUs can be used",
     "stalegangeviction": "too few of its pods ran for longer than is tolerated",
 }
 

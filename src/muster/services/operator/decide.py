@@ -250,7 +250,7 @@ def _shard(shard: SchedulingShard, installation: Installation) -> Iterator[Wante
     name, namespace = scheduler_name(settings, shard), settings.names.namespace
     ports = settings.section("scheduler")["schedulerService"]
     conf = conf_source(shard, flags.CONF_FILE)
-    if profile_of(shard) is ProfileName.KAI:
+    if profile_of(shard).speaks_kai:
         text = scheduler_conf(shard, usage_address(settings))
         yield wanted(CONFIG_MAP, name, namespace, data={flags.CONF_FILE: text})
         conf = {"configMap": {"name": name}}
@@ -270,7 +270,7 @@ def _shard(shard: SchedulingShard, installation: Installation) -> Iterator[Wante
     listed = {"http-metrics": (ports["port"], ports["targetPort"])}
     yield service(process, namespace, listed, type=ports["type"])
     yield from monitor(name, "http-metrics", installation)
-    if _is_enabled(installation, names.SERVICE_DASHBOARD) and profile_of(shard) is ProfileName.KAI:
+    if _is_enabled(installation, names.SERVICE_DASHBOARD) and profile_of(shard).speaks_kai:
         yield from _dashboard(shard, installation, {"configMap": {"name": name}})
 
 

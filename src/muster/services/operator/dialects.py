@@ -46,7 +46,7 @@ def profile_of(shard: SchedulingShard) -> ProfileName:
 def scheduler_of(shard: SchedulingShard, settings: Settings) -> str:
     """The schedulerName of the pods that a shard serves."""
     profile = profile_of(shard)
-    return settings.names.scheduler if profile is ProfileName.KAI else profile.system
+    return settings.names.scheduler if profile.speaks_kai else profile.system
 
 
 def lease_of(shard: SchedulingShard, settings: Settings) -> str:
@@ -67,7 +67,7 @@ def kept_for(
 
 def other_schedulers(profiles: Iterable[ProfileName]) -> list[str]:
     """Under which names of other systems we schedule."""
-    return sorted({each.system for each in profiles if each is not ProfileName.KAI})
+    return sorted({each.system for each in profiles if not each.speaks_kai})
 
 
 def profile_problems(shard: SchedulingShard, served: frozenset[str]) -> Iterator[Problem]:
@@ -83,13 +83,15 @@ def profile_problems(shard: SchedulingShard, served: frozenset[str]) -> Iterator
         )
     if queue is None and CONF_MAP in shard.spec.args:
         fix = "write actions and plugins in the shard, or name another profile"
-        yield Problem(f"spec.args[{CONF_MAP}]", "the conf of profile kai follows the shard", fix)
+        yield Problem(
+            f"spec.args[{CONF_MAP}]", f"the conf of profile {given} follows the shard", fix
+        )
 
 
 def without_effect(shard: SchedulingShard) -> Iterator[Problem]:
     """What a shard of another profile says in KAI's words."""
-    profile = shard.spec.args.get("profile", ProfileName.KAI.value)
-    if profile == ProfileName.KAI:
+    profile = profile_of(shard)
+    if profile.speaks_kai:
         return
     spec = builtins(shard.spec)
     for field in _KAI_ONLY:

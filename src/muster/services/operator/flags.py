@@ -63,7 +63,7 @@ OURS: Final = frozenset({CONF_MAP, CLAIM, "journal-folder", SIZE, UTILIZATION})
 def scheduler_flags(settings: Settings, shard: SchedulingShard) -> list[str]:
     known, section = settings.names, settings.section("scheduler")
     own = [f"--{name}={shard.spec.args[name]}" for name in sorted(VALUES & set(shard.spec.args))]
-    has_conf = profile_of(shard) is ProfileName.KAI or CONF_MAP in shard.spec.args
+    has_conf = profile_of(shard).speaks_kai or CONF_MAP in shard.spec.args
     return [
         *([f"--scheduler-conf={CONF}/{CONF_FILE}"] if has_conf else []),
         f"--scheduler-name={scheduler_of(shard, settings)}",

@@ -20,6 +20,7 @@ from muster.api.core import Node, Pod, PriorityClass
 from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.meta import Key, PartialObject
 from muster.api.podgroup import PodGroup
+from muster.api.profiles import ProfileName
 from muster.api.queue import Queue
 from muster.api.storage import (
     CSIDriver,
@@ -83,9 +84,11 @@ class CycleDump(msgspec.Struct, frozen=True):
 
     @property
     def options(self) -> Options:
-        """With the recorded settings; those of other releases that we do not know do not count."""
+        """With the recorded settings; those of other releases that we do not know do not count.
+        What names no profile is KAI's, or older than ours.
+        """
         known = {name: value for name, value in self.settings.items() if name in _DECIDING}
-        return replace(Options(), **known)
+        return replace(Options(), **{"profile": ProfileName.KAI, **known})
 
 
 def recorded_settings(options: Options) -> Mapping[str, Any]:

@@ -205,6 +205,7 @@ _RULES = {
     "reclaim": "Reclaim (its queue is owed what others borrow)",
     "preempt": "Preempt (a higher priority in the same queue)",
     "consolidation": "Consolidation (work moves so that what is free is in one piece)",
+    "defragmentation": "Defragmentation (work moves so that free GPUs can be used)",
 }
 
 

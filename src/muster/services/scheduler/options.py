@@ -24,7 +24,7 @@ class BindRequests(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Defaults are the original's, but for `bind_requests`."""
+    """Defaults are the original's, but for `bind_requests` and `profile`."""
 
     names: Names = field(default_factory=Names)
     shard: str = ""
@@ -47,7 +47,7 @@ class Options:
     bind_requests: BindRequests = BindRequests.NEEDED
     bind_attempts: int = 3
     watches_claims: bool = True
-    profile: ProfileName = ProfileName.KAI
+    profile: ProfileName = ProfileName.MUSTER
     namespaces_are_queues: bool | None = None
     """Whether namespaces are the queues, for profiles with other groups; None: as theirs has it."""
     default_queue: str = ""

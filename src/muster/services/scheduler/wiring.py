@@ -22,7 +22,7 @@ from muster.engine.config.conf import SchedulerConf
 from muster.engine.config.profile import Profile
 from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import CycleResult
-from muster.engine.profiles.known import parse_for, profile_of
+from muster.engine.profiles.known import conf_of, profile_of
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.warm import warm_up
 from muster.foresight.journal.store import RecordedRules
@@ -252,7 +252,7 @@ def policy_of_file(
         return informer
 
     def parse_policy(text: str, file: str) -> ActivePolicy:
-        conf = parse_for(profile_of(config.options.profile), text, file)
+        conf = conf_of(config.options.profile, text, file)
         made = active_policy(conf, config.options)
         on_conf(conf)
         wanted = sorted(made.policy.watches, key=lambda kind: kind.full_name)
