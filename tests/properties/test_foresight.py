@@ -4,19 +4,30 @@ The judge knows nothing of how changes are looked for: it makes the change on th
 cycle leaves, and runs a whole cycle on them.
 """
 
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from muster.api.names import LABEL_HOSTNAME
 from muster.foresight.changes import Waiting, ladders
 from muster.foresight.situation import Situation, decided
 from muster.foresight.smallest import start_of
 from muster.foresight.variants import Variants
 from muster.foresight.why import Questions, State, Why
-from muster.model.record_changes import changed
-from muster.model.records import ClusterRecords
+from muster.model.constraint_terms import Toleration
+from muster.model.constraints import Constraints
+from muster.model.public_reasons import Why as PublicWhy
+from muster.model.public_reasons import why_of
+from muster.model.reason_codes import Code
+from muster.model.record_changes import Delta, changed
+from muster.model.records import UNLIMITED, ClusterRecords, JobRecord, SubGroupRecord
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
+from muster.numerics.axis import GPU_UNIT, QUEUE_RESOURCES
 from muster.testing import make
 from muster.testing.contended import contended_clusters
 from muster.testing.strategies import ALL, clusters
@@ -100,3 +111,117 @@ def test_a_variant_decides_as_a_cluster_that_is_built_so(at: int) -> None:
             found = decided(snapshot, situation.rules, situation.now_s)
         built = snapshot_of(changed(situation.left, edit))
         assert found.plan == decided(built, situation.rules, situation.now_s).plan
+
+
+_LARGE = {"cpu": 10**7, "memory": 2**50, "pods": 10**4, "gpu": 10**4 * GPU_UNIT}
+_EMPTY_NODES = 8
+
+
+def without_bound(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> Delta:
+    """All bounds of the queue that is named are gone."""
+    queue = next(one for one in world.queues if one.name == why.dominant.subject)
+    unbounded = dict.fromkeys(QUEUE_RESOURCES, UNLIMITED)
+    return Delta(queues=(msgspec.structs.replace(queue, quota=unbounded, limit=unbounded),))
+
+
+def with_empty_nodes(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> Delta:
+    """Nodes like each that there is, empty and with more of everything than anybody asks for."""
+    kinds = {tuple(sorted(node.labels.items())): node for node in world.nodes if node.is_ready}
+    added = (
+        msgspec.structs.replace(
+            node,
+            name=f"large-{kind}-{at}",
+            labels={**node.labels, LABEL_HOSTNAME: f"large-{kind}-{at}"},
+            allocatable={**node.allocatable, **_LARGE},
+            taints=(),
+            is_unschedulable=False,
+        )
+        for kind, node in enumerate(kinds.values())
+        for at in range(_EMPTY_NODES)
+    )
+    return Delta(nodes=tuple(added))
+
+
+def without_wishes(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> Delta:
+    """Its pods may go to any node that there is, and nodes say all of themselves."""
+    anything = Constraints(tolerations=(Toleration("", "Exists"),))
+    return Delta(
+        tasks=tuple(
+            msgspec.structs.replace(task, constraints=anything)
+            for task in world.tasks
+            if task.job == job.key
+        ),
+        nodes=tuple(
+            msgspec.structs.replace(
+                node, is_unschedulable=False, is_ready=True, gpu_memory_mib=80_000
+            )
+            for node in world.nodes
+        ),
+    )
+
+
+def without_topology(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> Delta:
+    """Nothing has to be together."""
+
+    def apart(group: SubGroupRecord) -> SubGroupRecord:
+        below = tuple(map(apart, group.children))
+        return msgspec.structs.replace(group, topology=None, children=below)
+
+    return Delta(jobs=(msgspec.structs.replace(job, sub_groups=apart(job.sub_groups)),))
+
+
+def with_what_there_is(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> Delta:
+    """The pods that there are suffice."""
+    there = Counter(task.sub_group for task in world.tasks if task.job == job.key)
+
+    def enough(group: SubGroupRecord) -> SubGroupRecord:
+        below = tuple(map(enough, group.children))
+        least = min(group.minimum or 0, len(below) or there[group.name])
+        return msgspec.structs.replace(group, minimum=least, children=below)
+
+    return Delta(jobs=(msgspec.structs.replace(job, sub_groups=enough(job.sub_groups)),))
+
+
+def without_others(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> Delta:
+    """Nobody else waits."""
+    return Delta(
+        tasks=tuple(
+            msgspec.structs.replace(task, status=TaskStatus.GATED)
+            for task in world.tasks
+            if task.job != job.key and task.status is TaskStatus.PENDING
+        )
+    )
+
+
+REMOVED: Mapping[Code, Callable[[ClusterRecords, PublicWhy, JobRecord], Delta]] = {
+    Code.ABOVE_LIMIT: without_bound,
+    Code.QUEUE_AT_LIMIT: without_bound,
+    Code.NON_PREEMPTIBLE_OVER_QUOTA: without_bound,
+    Code.TOO_LARGE: with_empty_nodes,
+    Code.NO_ROOM: with_empty_nodes,
+    Code.FRAGMENTED: with_empty_nodes,
+    Code.NO_MATCHING_NODE: without_wishes,
+    Code.TOPOLOGY_FULL: without_topology,
+    Code.TOPOLOGY_TOO_SMALL: without_topology,
+    Code.PODS_MISSING: with_what_there_is,
+    Code.BEHIND_OTHERS: without_others,
+}
+
+
+@_CAREFULLY
+@given(_WORLDS)
+def test_the_dominant_reason_removed_alone_changes_the_answer(world: ClusterRecords) -> None:
+    """The job starts, or it waits for something else."""
+    situation = Situation.of(world, make.NOW_S)
+    for key, refusals in situation.result.explanation.refusals.items():
+        why = why_of(refusals)
+        if why is None or start_of(situation.result, key) is not None:
+            continue
+        code = why.dominant.code
+        job = next(one for one in world.jobs if one.key == key)
+        edit = REMOVED[code](world, why, job)
+        after = decided(snapshot_of(changed(world, edit)), situation.rules, situation.now_s)
+        if start_of(after, key) is not None:
+            continue
+        again = why_of(after.explanation.refusals.get(key, ()))
+        assert again is None or again.dominant.identity != why.dominant.identity, (key, code)

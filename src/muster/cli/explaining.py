@@ -57,7 +57,9 @@ def why_lines(
 ) -> list[str]:
     if found["state"] != "waiting":
         where = ", ".join(f"{count} on {node}" for node, count in found["where"].items())
-        return [f"{found['job']}: {found['state']}" + (f": {where}" if where else ".")]
+        lines = [f"{found['job']}: {found['state']}" + (f": {where}" if where else ".")]
+        lines += [f"  because   {found['because']}"] if found["because"] else []
+        return lines + _decided_lines(found["decided"])
     lines = [f"{found['job']} waits: {found['code']}. {found['message']}"]
     others = found["reasons"][1:] if all_reasons else found["reasons"][1:3]
     lines += [f"  also      {one['sentence']}" for one in others]
@@ -70,9 +72,24 @@ def why_lines(
     if place:
         behind = f", behind {place['behind']}: {place['because']}" if place["behind"] else ""
         lines.append(f"  place     {place['at']} of {place['of']} in {place['queue']}{behind}")
+    lines += _decided_lines(found["decided"])
     lines += change_lines(found["changes"])
     if not found["changes"] and found["is_complete"]:
         lines.append("No single change of the job, its queue or its place would start it now.")
+    return lines
+
+
+def _decided_lines(decided: list[Mapping[str, Any]]) -> list[str]:
+    """What became of it before."""
+    lines = []
+    for one in decided:
+        on = ", ".join((one["moves_to"] or one["nodes"])[:_SHOWN_MAX])
+        by = f" by {one['by']} for {one['for']}" if one["for"] else ""
+        rule = f": {one['because']}" if one["because"] else ""
+        to = "to" if one["moves_to"] else "on"
+        lines.append(
+            f"  {one['kind']:<9} {one['at']}, {counted(one['pods'], 'pod')} {to} {on}{by}{rule}"
+        )
     return lines
 
 

@@ -12,6 +12,7 @@ from muster.foresight.changes import Cost, Ladder, Needs, Waiting, ladders
 from muster.foresight.order import Place, places
 from muster.foresight.situation import Situation
 from muster.foresight.smallest import Change, Prober, Start, confirmed, smallest, start_of
+from muster.foresight.success import why_there
 from muster.foresight.variants import Variants
 from muster.model.reasons import Refusal
 from muster.model.record_changes import Delta
@@ -46,6 +47,8 @@ class Why:
     refusals: tuple[Refusal, ...]
     start: Start | None
     """Where it starts, if it does."""
+    because: str
+    """Why there."""
     place: Place | None
     """Its place among those that wait."""
     changes: tuple[Change, ...]
@@ -90,11 +93,13 @@ class Questions:
             search = _Search(self._waiting(job, refusals, ends), self._prober(job), budget)
             changes, found_all, runs = search.found()
             is_complete &= found_all
+        start = start_of(self.situation.result, job)
         return Why(
             job,
             state,
             refusals,
-            start_of(self.situation.result, job),
+            start,
+            "" if start is None else why_there(self.situation, job, start),
             self.places.get(job),
             changes,
             is_complete,

@@ -1,6 +1,7 @@
 """What each path of the API answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -15,7 +16,7 @@ from muster.engine.config.told import told
 from muster.engine.profiles.known import MUSTER
 from muster.foresight.calibration import COVERS
 from muster.foresight.estimates import EstimateLog
-from muster.foresight.journal.events import KINDS
+from muster.foresight.journal.events import KINDS, REFUSED, Event
 from muster.foresight.journal.reader import NoJournal, Query, history
 from muster.foresight.order import job_order
 from muster.foresight.plan import checked, held, plan, token_of
@@ -48,6 +49,8 @@ _LIMIT: Final = 200
 _LINES_MAX: Final = 12
 _CONF_LETTERS_MAX: Final = 1 << 16
 _CONF_PARTS_MAX: Final = 64
+_DECIDED: Final = tuple(kind for kind in KINDS if kind != REFUSED)
+_DECIDED_MAX: Final = 5
 _SPAN_S: Final = 7 * 86400.0
 _SPAN_MAX_S: Final = 36 * 86400.0
 _PRIORITY_MAX: Final = 2**31 - 1
@@ -166,9 +169,17 @@ class Handlers:
 
         def answer(seen: Seen) -> Any:
             found = seen.questions.why(asked.job, self._why_budget_s, searches=searches)
-            return why_view(found, seen.situation)
+            return why_view(found, seen.situation, self._decided(asked.job))
 
         return await self._cluster.ask(answer, asked.reader)
+
+    def _decided(self, job: str) -> list[Event]:
+        """What was decided about a job: the newest first; nothing where there is no journal."""
+        if (folder := self._cluster.journal_folder) is None:
+            return []
+        with suppress(NoJournal):
+            return history(folder, Query(job=job, kinds=_DECIDED, limit=_DECIDED_MAX))
+        return []
 
     async def when(self, asked: Asked) -> Any:
         def answer(seen: Seen) -> Any:

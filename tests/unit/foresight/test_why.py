@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from muster.foresight.changes import Needs
-from muster.foresight.situation import Situation
+from muster.foresight.situation import Situation, rules_of
 from muster.foresight.smallest import Change
 from muster.foresight.why import NoSuchJob, Questions, State
 from muster.model.records import ClusterRecords, TopologyConstraint, TopologyRecord, gang
@@ -168,3 +168,40 @@ def test_records_can_come_from_a_file() -> None:
     world = make.cluster(*_FULL, make.gang("train", 6, gpu=1, queue="a"))
     read = msgspec.json.decode(msgspec.json.encode(world), type=ClusterRecords)
     assert asked(read).why("default/train") == asked(world).why("default/train")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"), [("binpack", "the fullest comes first"), ("spread", "the emptiest")]
+)
+def test_a_job_that_starts_says_by_which_rule_its_node_was_taken(strategy: str, words: str) -> None:
+    conf = (
+        'actions: "allocate"\ntiers:\n- plugins:\n  - name: proportion\n  - name: nodeplacement\n'
+        f"    arguments: {{gpu: {strategy}, cpu: {strategy}}}\n"
+    )
+    world = make.cluster(
+        make.node("n1", gpu=4),
+        make.node("n2", gpu=4),
+        make.node("n3", gpu=0),
+        make.queue("a", quota_gpu=8),
+        make.gang("old", 4, gpu=1, queue="a", nodes=("n1", "n1", "n1", "n2")),
+        make.gang("train", 1, gpu=1, queue="a"),
+        make.gang("wide", 1, gpu=2, queue="a"),
+    )
+    found = Questions(Situation.of(world, make.NOW_S, rules_of(conf))).why("default/train")
+    assert words in found.because
+    assert found.start is not None
+    assert found.start.nodes == (("n1",) if strategy == "binpack" else ("n2",))
+    assert "2 with room now" in found.because
+
+
+def test_who_goes_for_a_job_that_starts_is_counted_and_who_runs_says_nothing_of_now() -> None:
+    world = make.cluster(
+        make.node("n1", gpu=2),
+        make.queue("a", quota_gpu=0),
+        make.queue("b", quota_gpu=2),
+        make.gang("old", 1, gpu=2, queue="a", nodes=("n1",)),
+        make.gang("new", 1, gpu=2, queue="b"),
+    )
+    questions = asked(world)
+    assert questions.why("default/new").because.endswith("0 with room now; 1 pod goes for it.")
+    assert questions.why("default/old").because == ""

@@ -12,12 +12,13 @@ import pytest
 from aiohttp import ClientSession
 from tests.support.busy_cluster import BusyCluster
 from tests.unit.api.test_yaml_text import laughs
-from tests.unit.foresight.test_journal import recorded
+from tests.unit.foresight.test_journal import _CYCLES, recorded
 
 from muster.base.clock import VirtualClock
 from muster.base.log import Log, MemorySink
 from muster.base.offload import in_thread, inline
 from muster.foresight.estimates import EstimateLog
+from muster.foresight.journal.reader import Query, history
 from muster.foresight.situation import Rules, Situation, rules_of
 from muster.model.records import ClusterRecords
 from muster.runtime.connections import ServingLimits
@@ -205,6 +206,21 @@ async def test_history_comes_from_the_journal(tmp_path: Path) -> None:
     assert "started" in bad["error"]["message"]
     async with asking() as client:
         assert (await got(client, "/api/v1/history", 404))["error"]["code"] == "NoJournal"
+
+
+async def test_why_tells_what_was_decided_before_and_by_which_rule(tmp_path: Path) -> None:
+    recorded(tmp_path, BusyCluster(7), _CYCLES).close()
+    evicted = history(tmp_path, Query(kinds=("evicted",)))[0]
+    namespace, _, name = evicted.job.partition("/")
+    again = make.gang(name, 1, gpu=9, queue="a")
+    source = Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, again))
+    async with asking(source, tmp_path) as client:
+        why = await got(client, f"/api/v1/why/{namespace}/{name}")
+    told = next(one for one in why["decided"] if one["kind"] == "evicted")
+    assert told["because"] == evicted.because != ""
+    assert told["for"] == evicted.actor
+    async with asking(source) as client:
+        assert (await got(client, f"/api/v1/why/{namespace}/{name}"))["decided"] == []
 
 
 async def test_when_is_an_interval_or_a_reason(tmp_path: Path) -> None:

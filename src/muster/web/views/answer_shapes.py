@@ -68,6 +68,11 @@ class WhyView(Shape, frozen=True, kw_only=True):
     no_eviction_because: list[dict[str, Any]]
     where: dict[str, int]
     """Nodes that it starts on, with how many of its pods."""
+    because: str
+    """Why there, for a job that starts now."""
+    decided: list["EventView"]
+    """What was decided about it before and is in the journal: starts, promises, evictions, moves,
+    with the rule and for whom; the newest first."""
     place: Place | None
     changes: list[ChangeView]
     is_complete: bool

@@ -29,7 +29,7 @@ _MINUTE_S = 60.0
 _STEPS_S = (60.0, 300.0, 900.0, 3600.0)
 
 
-def why_view(why: Why, situation: Situation) -> WhyView:
+def why_view(why: Why, situation: Situation, decided: Iterable[Event] = ()) -> WhyView:
     said = why_of(why.refusals)
     dominant = said.dominant if said else None
     return WhyView(
@@ -41,6 +41,8 @@ def why_view(why: Why, situation: Situation) -> WhyView:
         reasons=[one.as_json() for one in said.reasons] if said else [],
         no_eviction_because=[one.as_json() for one in said.no_eviction_because] if said else [],
         where=dict(Counter(why.start.nodes)) if why.start else {},
+        because=why.because,
+        decided=[event_view(event) for event in decided],
         place=why.place,
         changes=[change_view(one, situation.snapshot) for one in why.changes],
         is_complete=why.is_complete,
