@@ -128,7 +128,9 @@ def build_web(supervisor: Supervisor, config: SchedulerServiceConfig, site: Site
     )
     log = supervisor.log.child("estimates")
     estimates = record_of_estimates(config.journal_folder, log)
-    handlers = Handlers(live, usage_store=site.usage_store, estimates=estimates, log=log)
+    handlers = Handlers(
+        live, usage_store=site.usage_store, estimates=estimates, log=log, tracks=board.tracks
+    )
     part = WebPart(*site.where, board, supervisor.clock, site.gate, questions=handlers)
     supervisor.add(part, Phase.SERVING)
     return part
