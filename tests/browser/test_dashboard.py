@@ -210,7 +210,7 @@ async def test_a_queue_shows_its_share_and_what_it_asks_for_beside_what_it_holds
         late = page.get_by_role("img", name=re.compile("share up to"))
         await expect(late).to_have_attribute("aria-label", re.compile("GPUs: held up to 28, share"))
         await expect(page.get_by_role("img", name=re.compile("GPUs held"))).to_be_visible()
-        await expect(page.get_by_text("Waiting, in order")).to_be_visible()
+        await expect(page.get_by_text("None is next")).to_be_visible()  # its one job is on hold
 
 
 async def test_a_plan_and_another_quota_are_asked_on_the_page(tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ export default {
         ? html`<div class="scroll" role="region" tabindex="0" aria-label="Waiting"><table class="wide"><thead><tr><th class="number">Place</th><th>Job</th><th class="number">Priority</th><th>Behind</th><th>Because</th></tr></thead>
             <tbody>${waiting.map((one) => html`<tr data-row tabindex="-1"><td class="number">${one.at} of ${one.of}</td><th scope="row"><a href="#/job/${one.job}">${one.job}</a></th>
               <td class="number">${amount(one.priority)}</td><td>${one.behind_in_queue || "–"}</td><td class="text">${one.because_in_queue || "–"}</td></tr>`)}</tbody></table></div>`
-        : html`<p>Nothing waits in it.</p>`}
+        : queue.jobs.waiting
+          ? html`<p>None is next: what <a href="#/jobs?queue=${queue.name}&state=waiting">waits in it</a> is on hold, or not whole yet.</p>`
+          : html`<p>Nothing waits in it.</p>`}
         <p><a href="#/evictions?queue=${queue.name}">What was evicted of it</a></p></section>`;
   },
 };
