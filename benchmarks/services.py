@@ -87,6 +87,23 @@ def _running(
         guard.close()
 
 
+@contextmanager
+def dashboard(plane: ControlPlane) -> Iterator[tuple[int, str]]:
+    """The process id of `muster web` while it runs, and its address."""
+    guard, (port,) = Guard(), free_ports(1)
+    where = f"127.0.0.1:{port}"
+    command = [*_MUSTER, "web", "--kubeconfig", str(plane.kubeconfig()), "--listen", where]
+    program = ManagedProgram(
+        "web", [*command, "--journal-folder", ""], plane.folder / "web.log", guard
+    )
+    try:
+        program.start()
+        yield program.pid, f"http://{where}"
+    finally:
+        program.stop(_ENDS_WITHIN_S)
+        guard.close()
+
+
 def definitions() -> Iterator[load.Write]:
     for definition in DEFINITIONS:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

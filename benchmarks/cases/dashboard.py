@@ -42,7 +42,7 @@ _PROGRAM = "from muster.cli.entry import main; main()"
 
 @case("w1", why="web: views and a change at 5,000 nodes and 140,000 pods, made and in bytes")
 def views() -> Measured:
-    before, after = _moments()
+    before, after = moments()
     found: list[dict[str, object]] = []
     for name, path, query in (
         ("map", "map", {}),
@@ -89,7 +89,7 @@ def filtered() -> Measured:
 async def _filtered() -> Measured:
     """The first of them meets a new moment; the best of the others is what a shell waits for."""
     found: list[dict[str, Any]] = []
-    async with _serving(_moments()[1]) as url:
+    async with serving(moments()[1]) as (_, url):
         for flags in (["--state", "waiting", "--sort-by", "-gpus"], ["-u", "u7"], ["-q", "q003"]):
             began_s, before = _CLOCK.monotonic_s(), os.times()
             asking = await asyncio.create_subprocess_exec(
@@ -112,7 +112,7 @@ def _bytes(body: bytes) -> dict[str, object]:
 
 
 async def _readers() -> Measured:
-    before, after = _moments()
+    before, after = moments()
     board = Board("large")
     board.show(before, b"{}")
     part = WebPart("127.0.0.1", 0, board, _CLOCK)
@@ -147,14 +147,14 @@ async def _readers() -> Measured:
 
 
 @asynccontextmanager
-async def _serving(moment: Moment) -> AsyncIterator[str]:
-    """The address of a dashboard that shows it."""
+async def serving(moment: Moment) -> AsyncIterator[tuple[Board, str]]:
+    """A dashboard that shows it, and its address."""
     board = Board("large")
     board.show(moment, b"{}")
     part = WebPart("127.0.0.1", 0, board, _CLOCK)
     running = asyncio.create_task(part.run())
     await part.listening.wait()
-    yield f"http://127.0.0.1:{part.port}"
+    yield board, f"http://127.0.0.1:{part.port}"
     part.stop()
     await running
 
@@ -169,7 +169,7 @@ def _rss_mib() -> float:
 
 
 @cache
-def _moments() -> tuple[Moment, Moment]:
+def moments() -> tuple[Moment, Moment]:
     """Two of them, between which 500 GPUs change hands."""
     return _moment(0, 1), _moment(_CHANGED, 2)
 

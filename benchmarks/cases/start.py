@@ -11,7 +11,7 @@ from muster.lab.control_plane import ControlPlane, Setup
 
 _BIND_REQUESTS = "/apis/scheduling.run.ai/v1alpha2/bindrequests"
 # A gigabyte of pods, and etcd keeps what was before until it is told to forget it.
-_ROOMY = Setup(more_flags={"etcd": ["--quota-backend-bytes=8589934592"]})
+ROOMY = Setup(more_flags={"etcd": ["--quota-backend-bytes=8589934592"]})
 
 
 _SERVED_WITHIN_S = 120.0
@@ -42,9 +42,9 @@ def p6_tenth() -> Measured:
 async def _first_decision(nodes: int, pods: int, alike: bool = True) -> Measured:
     """One pod waits among many that run; the first decision is the bind request for it."""
     await asyncio.to_thread(services.compile_kernels)
-    async with control_plane(_ROOMY) as plane, load.load_on(plane) as writer:
+    async with control_plane(ROOMY) as plane, load.load_on(plane) as writer:
         began_s = time.perf_counter()
-        await _fill(plane, writer, nodes, pods, alike)
+        await fill(plane, writer, nodes, pods, alike)
         loaded_s = time.perf_counter() - began_s
         await until_calm(plane)
         with services.services(plane, binder=False) as pids:
@@ -65,7 +65,7 @@ async def _first_decision(nodes: int, pods: int, alike: bool = True) -> Measured
     }
 
 
-async def _fill(plane: ControlPlane, writer: load.Load, nodes: int, pods: int, alike: bool) -> None:
+async def fill(plane: ControlPlane, writer: load.Load, nodes: int, pods: int, alike: bool) -> None:
     await writer.write_all(services.definitions())
     await asyncio.sleep(2.0)  # New kinds are served a moment after they are accepted.
     await writer.write_all(load.nodes(nodes, gpus=-(-pods // nodes) + 4))

@@ -94,7 +94,7 @@ async def _served(folder: Path | None = None, gate: _Gate | None = None) -> Asyn
         company.write_usage(folder / "usage.db")
         source, now = Fixed(company.records()), company.CompanyClock()
         live = LiveCluster(source, now, in_thread, folder / "journal", token_key=b"key")
-        handlers = Handlers(live, usage_store=folder / "usage.db")
+        handlers = Handlers(live, usage_store=folder / "usage.db", tracks=board.tracks)
         board.show(moment_of(company.records()), b"{}")
     part = WebPart("127.0.0.1", 0, board, clock, gate, questions=handlers)
     running = asyncio.create_task(part.run())
@@ -199,6 +199,18 @@ async def test_usage_is_a_chart_a_table_and_a_file(tmp_path: Path) -> None:
             await page.get_by_role("button", name="CSV").click()
         file = await (await saved.value).path()
         assert file.read_text().splitlines()[1].startswith('"ana"')
+
+
+async def test_a_queue_shows_its_share_and_what_it_asks_for_beside_what_it_holds(
+    tmp_path: Path,
+) -> None:
+    async with _served(tmp_path) as site, browsing() as page:
+        await page.goto(site.address("queue/llm"))
+        await expect(page.locator("nav a[aria-current]")).to_have_text("Queues")
+        late = page.get_by_role("img", name=re.compile("share up to"))
+        await expect(late).to_have_attribute("aria-label", re.compile("GPUs: held up to 28, share"))
+        await expect(page.get_by_role("img", name=re.compile("GPUs held"))).to_be_visible()
+        await expect(page.get_by_text("None is next")).to_be_visible()  # its one job is on hold
 
 
 async def test_a_plan_and_another_quota_are_asked_on_the_page(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 import subprocess
 import sys
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from typer.testing import CliRunner
 
 from muster.base.clock import SystemClock
 from muster.cli import screen
+from muster.cli.following import News, follow
 from muster.cli.main import app
 from muster.cli.objects import Thing
 from muster.cli.screen import GONE_S, Places, Screen
@@ -154,6 +156,37 @@ def test_a_watch_that_nobody_types_to_waits_as_long_as_it_should(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waited: list[float] = []
-    monkeypatch.setattr(threading.Event, "wait", lambda _, seconds: waited.append(seconds))
+
+    def select(_r: object, _w: object, _x: object, seconds: float) -> tuple[list[int], ...]:
+        waited.append(seconds)
+        return [], [], []
+
+    monkeypatch.setattr(screen.select, "select", select)
     assert not screen.wait_or_quit(2.0)
     assert waited == [2.0]
+
+
+def test_what_is_watched_is_asked_again_when_the_server_has_news() -> None:
+    """At once, and not at the next of its regular looks; a stream that breaks is begun anew."""
+    begun = threading.Semaphore(0)
+
+    class Telling(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"id: 1\nevent: beat\ndata: {}\n\nid: 2\nevent: delta\ndata: {}\n\n")
+            begun.release()
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Telling)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    news, clock = News(), SystemClock()
+    follow(f"http://127.0.0.1:{server.server_port}", None, news)
+    began_s = clock.monotonic_s()
+    for _ in range(2):
+        assert begun.acquire(timeout=60)
+        assert not screen.wait_or_quit(600.0, news)
+    server.shutdown()
+    assert clock.monotonic_s() - began_s < 300
+    assert not screen.wait_or_quit(0.01, News())

@@ -41,10 +41,14 @@ class Source:
     def ask(self, path: str, query: Mapping[str, str] = NOTHING, body: bytes = b"") -> Any:
         """The JSON that /api/v1/PATH answers; with a body it is posted."""
         asked = {name: value for name, value in query.items() if value}
-        server = self.server or self.environ.get(SERVER, "")
-        if server:
+        if server := self.named_server:
             return ask_server(server, path, asked, body, self.within_s, self.token_file)
         return self._from_cluster(path, asked, body)
+
+    @property
+    def named_server(self) -> str:
+        """ "": the cluster itself is read."""
+        return self.server or self.environ.get(SERVER, "")
 
     def forget(self) -> None:
         """The cluster is read anew for the next question."""
@@ -90,7 +94,7 @@ def ask_server(
         raise NoAnswer(f"{server!r} is no address of a muster web; write http://host:port")
     url = f"{address}?{urllib.parse.urlencode(query)}" if query else address
     try:
-        request = urllib.request.Request(url, data=body or None, headers=_who(token_file))
+        request = urllib.request.Request(url, data=body or None, headers=bearer(token_file))
         with urllib.request.urlopen(request, timeout=within_s) as answer:
             return msgspec.json.decode(answer.read(_ANSWER_BYTES_MAX))
     except urllib.error.HTTPError as refused:
@@ -99,7 +103,8 @@ def ask_server(
         raise NoAnswer(f"{server} does not answer as muster web does: {problem}") from None
 
 
-def _who(token_file: Path | None) -> dict[str, str]:
+def bearer(token_file: Path | None) -> dict[str, str]:
+    """The header that says who we are."""
     if token_file is None:
         return {}
     try:

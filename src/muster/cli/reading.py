@@ -20,6 +20,7 @@ import typer
 from muster.base.clock import SystemClock
 from muster.cli.asking import NOTHING, NoAnswer, Source
 from muster.cli.failing import failed
+from muster.cli.following import News, follow
 from muster.cli.screen import Places, Screen, wait_or_quit
 from muster.cli.tables import (
     FORMS,
@@ -34,6 +35,7 @@ from muster.cli.tables import (
 )
 
 EVERY_S: Final = 2.0
+_UNTOLD_S: Final = 30.0
 _COLOURS: Final = ("auto", "always", "never")
 _COMMON_PANEL: Final = "Flags of all commands that read"
 
@@ -196,7 +198,7 @@ def _watch(asked: Reading, body: Callable[[Reading], Answer]) -> None:
     is_drawn = sys.stdout.isatty() and asked.is_for_people
     size, places, before = shutil.get_terminal_size(), None, list[str]()
     screen = Screen(size.lines, size.columns, asked.colours)
-    clock = SystemClock()
+    clock, news = SystemClock(), _followed(asked)
     while True:
         answer = body(asked)
         if asked.form == "json":
@@ -216,9 +218,21 @@ def _watch(asked: Reading, body: Callable[[Reading], Answer]) -> None:
             known = frozenset(before)
             _print(line for line in lines if line not in known)
             before = lines
-        if wait_or_quit(asked.every_s):
+        # Who follows is told; a look now and then finds what a broken stream has not told.
+        if wait_or_quit(_UNTOLD_S if news else asked.every_s, news):
             return
         asked.source.forget()
+
+
+def _followed(asked: Reading) -> News | None:
+    """News of the server; None: the cluster itself is read, again and again, or at a pace of its
+    own."""
+    source = asked.source
+    if not source.named_server or asked.every_s != EVERY_S:
+        return None
+    news = News()
+    follow(source.named_server, source.token_file, news)
+    return news
 
 
 def _one_line(answer: Answer, rows: Sequence[Row]) -> str:

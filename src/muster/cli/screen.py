@@ -4,12 +4,12 @@ import re
 import select
 import sys
 import termios
-import threading
 import tty
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+from muster.cli.following import News
 from muster.cli.tables import Row, cut, field_of
 
 GONE_S: Final = 10.0
@@ -70,15 +70,24 @@ class Screen:
         return f"{_DIM}{line}{_PLAIN}" if self.colours else line
 
 
-def wait_or_quit(seconds: float) -> bool:
-    """Whether q was pressed meanwhile; keys are read as they are pressed."""
+def wait_or_quit(seconds: float, news: News | None = None) -> bool:
+    """Until then, or news. Whether q was pressed: keys are read as they are pressed."""
+    heard = [] if news is None else [news]
     if not sys.stdin.isatty():
-        threading.Event().wait(seconds)
+        _ready(seconds, heard)
         return False
     before = termios.tcgetattr(sys.stdin)
     try:
         tty.setcbreak(sys.stdin)
-        ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        return bool(ready) and sys.stdin.read(1) in ("q", "Q")
+        is_typed = sys.stdin in _ready(seconds, [sys.stdin, *heard])
+        return is_typed and sys.stdin.read(1) in ("q", "Q")
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _ready(seconds: float, waits: Sequence[Any]) -> Sequence[Any]:
+    ready, _, _ = select.select(waits, [], [], seconds)
+    for one in ready:
+        if isinstance(one, News):
+            one.take()
+    return ready

@@ -179,7 +179,12 @@ def build_web(supervisor: Supervisor, config: SchedulerServiceConfig, site: Site
     copy = ClusterCopy(supervisor.reader, config.options.names.namespace)
     kept = UsageFolder(copy, supervisor.clock, config.offload)
     handlers = Handlers(
-        live, usage_store=site.usage_store, estimates=estimates, log=log, kept_usage=kept
+        live,
+        usage_store=site.usage_store,
+        estimates=estimates,
+        log=log,
+        kept_usage=kept,
+        tracks=board.tracks,
     )
     part = WebPart(*site.where, board, supervisor.clock, site.gate, questions=handlers)
     supervisor.add(part, Phase.SERVING)

@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -224,8 +225,9 @@ class Connections:
             if connection.is_old:
                 response.force_close()
             connection.until(self.limits.write_s, "writing")
-            await response.prepare(request)
-            await response.write_eof()
+            with suppress(ConnectionResetError):  # a client that went is nobody's fault
+                await response.prepare(request)
+                await response.write_eof()
         except BaseException as error:
             connection.until(self.limits.write_s, "writing")
             if isinstance(error, web.HTTPException):

@@ -15,6 +15,7 @@ import numpy as np
 
 from muster.web.moment import Moment
 from muster.web.shapes import Map
+from muster.web.tracks import Tracks
 from muster.web.views.nodes import gpu_map
 from muster.web.views.queues import queues
 from muster.web.views.status import status
@@ -38,6 +39,7 @@ class Board:
     cluster: str = ""
     moment: Moment | None = None
     events: deque[Told] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    tracks: Tracks = field(default_factory=Tracks)
     _answers: dict[str, bytes] = field(default_factory=dict)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -45,6 +47,7 @@ class Board:
         """The cluster as it is now; `told` says what is other than before (see `difference`)."""
         self.moment = moment
         self._answers.clear()
+        self.tracks.add(moment.at_s, queues(moment))
         self.events.append(Told(moment.revision, told))
         news, self._news = self._news, asyncio.Event()
         news.set()

@@ -32,6 +32,8 @@ from muster.usage.kept import UsageFolder
 from muster.web.estimating import Estimator
 from muster.web.live import LiveCluster, Seen
 from muster.web.submission import submission_of
+from muster.web.tracks import KINDS as KINDS_TRACKED
+from muster.web.tracks import Tracks
 from muster.web.usage import POINTS_MAX, UsageFile
 from muster.web.views.answer_shapes import Diff
 from muster.web.views.answers import (
@@ -141,8 +143,10 @@ class Handlers:
         estimates: EstimateLog | None = None,
         log: Log | None = None,
         kept_usage: UsageFolder | None = None,
+        tracks: Tracks | None = None,
     ) -> None:
         self._cluster = cluster
+        self._tracks = tracks or Tracks()
         self._usage = UsageFile(usage_store, cluster.offload, kept_usage)
         self._why_budget_s = why_budget_s
         self._estimator = Estimator(cluster, estimates or EstimateLog(), log or Log("web"))
@@ -270,11 +274,14 @@ class Handlers:
         }
 
     async def series(self, asked: Asked) -> Any:
-        if asked.query.get("what", "used") != "used":
-            raise BadQuestion("what: only `used` is kept over time")
-        since_s, until_s = self._span(asked)
+        what = asked.query.get("what", "used")
         names = asked.query.get("queue", "").split(",")[:_LINES_MAX]
         points = int(asked.number("points", POINTS_MAX) or POINTS_MAX)
+        if what in KINDS_TRACKED:
+            return self._tracks.series(what, names, self._cluster.clock.now_s(), points)
+        if what != "used":
+            raise BadQuestion(f"what: write used, or of late {', '.join(KINDS_TRACKED)}")
+        since_s, until_s = self._span(asked)
         return await self._usage.series(since_s, until_s, names, points)
 
     def _span(self, asked: Asked) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
 
@@ -134,11 +135,12 @@ class WebPart(HttpPart):
         seen = int(last) if last.isdecimal() and len(last) < 10 else None
         if seen is None:
             seen = -1 if moment is None else moment.revision
-        while not self._stopped.is_set():
-            seen = await self._tell(request, answer, seen)
-            await self._rest()
-            if await self._guard.refusal(request) is not None:
-                break  # the token has ended
+        with suppress(ConnectionResetError):  # the reader went
+            while not self._stopped.is_set():
+                seen = await self._tell(request, answer, seen)
+                await self._rest()
+                if await self._guard.refusal(request) is not None:
+                    break  # the token has ended
         return answer
 
     async def _tell(self, request: web.Request, answer: web.StreamResponse, seen: int) -> int:

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
+import aiohttp.web
 import msgspec
 import pytest
 from tests.support.moments import moment_of
@@ -245,3 +246,22 @@ def test_what_goes_out_with_each_change_does_not_grow_with_the_square_of_queues(
     owed = msgspec.json.decode(difference(moment, moment))["status"]["owed"]
     assert len(owed) == 50
     assert {len(one["borrowers"]) for one in owed} == {8}
+
+
+async def test_a_reader_who_goes_is_no_error(
+    board: Board, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Browsers close streams all the time: a traceback for each would fill the log."""
+    gone = asyncio.Event()
+
+    async def refused(*_: object) -> None:
+        gone.set()
+        raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+
+    async with _listening(board) as session:
+        monkeypatch.setattr(aiohttp.web.StreamResponse, "write", refused)
+        monkeypatch.setattr(aiohttp.web.StreamResponse, "write_eof", refused)
+        with suppress(aiohttp.ClientError, TimeoutError):
+            await session.get("/api/v1/stream", timeout=aiohttp.ClientTimeout(5))
+        await asyncio.wait_for(gone.wait(), 60)
+    assert [one for one in caplog.records if one.name == "aiohttp.server"] == []

@@ -26,6 +26,8 @@ const PAGES = [
   { path: "plan", key: "p", name: "Plan", page: plan },
 ];
 const OTHERS = { job, node, queue };
+/** Where one of them is listed. */
+const UNDER = { job: "jobs", node: "cluster", queue: "queues" };
 const STALE_S = 15;
 const RELOAD_MS = 2000;
 
@@ -116,7 +118,7 @@ const frame = () => html`
       ${PAGES.map(
         (entry) => html`<a
           href="#/${entry.path}"
-          aria-current=${entry.path === state.where.page ? "page" : nothing}
+          aria-current=${entry.path === state.where.page ? "page" : entry.path === UNDER[state.where.page] ? "true" : nothing}
           >${entry.name}</a>`,
       )}
     </nav>

@@ -16,8 +16,12 @@ _EVEN = 1e-6
 
 def queues(moment: Moment) -> list[Queue]:
     """Parents before their children, else by name."""
-    counted = _jobs(moment)
-    return [_queue(moment, row, depth, counted) for row, depth in _in_tree_order(moment)]
+    found: list[Queue] | None = moment.made.get("queues")
+    if found is None:
+        counted = _jobs(moment)
+        found = [_queue(moment, row, depth, counted) for row, depth in _in_tree_order(moment)]
+        moment.made["queues"] = found
+    return found
 
 
 def _in_tree_order(moment: Moment) -> list[tuple[int, int]]:

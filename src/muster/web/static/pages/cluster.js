@@ -116,9 +116,12 @@ function legend(map) {
   /** @type {Map<string, number>} */
   const counts = new Map();
   for (const cell of map.gpu) if (cell > 0) counts.set(map.queues[cell - 1], (counts.get(map.queues[cell - 1]) ?? 0) + 1);
-  return [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12).map(
-    ([queue, count]) => html`<span class="key"><svg width="10" height="10" aria-hidden="true"><rect width="10" height="10" fill=${colour(queue)}></rect></svg> ${letter(queue)} ${queue || "no queue"} ${amount(count)}</span> `,
+  const others = [["free", "free"], ["shut", "closed"]].map(
+    ([name, said]) => html`<span class="key"><svg class=${name} width="10" height="10" aria-hidden="true"><rect width="10" height="10"></rect></svg> ${said}</span> `,
   );
+  return [...[...counts].sort((a, b) => b[1] - a[1]).slice(0, 12).map(
+    ([queue, count]) => html`<span class="key"><svg width="10" height="10" aria-hidden="true"><rect width="10" height="10" fill=${colour(queue)}></rect></svg> ${letter(queue)} ${queue || "no queue"} ${amount(count)}</span> `,
+  ), ...others];
 }
 
 const list = (map) => html`<div class="scroll" role="region" tabindex="0" aria-label="Nodes"><table class="wide">

@@ -4,18 +4,18 @@ import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { amount, counted, moment } from "../format.js";
 import { bar, keys, length, standing } from "./bars.js";
 
+/** Comes later than the rest. Without a journal nothing is said of evictions: that is not the same
+ *  as none. @type {any} */
+let past = null;
+
 export default {
   title: () => "Overview",
 
-  async load(where, ask) {
+  async load(where, ask, redraw) {
     const since = (Date.now() / 1000 - 86400).toFixed(0);
-    const [status, queues, past] = await Promise.all([
-      ask("status"),
-      ask("queues"),
-      // Without a journal nothing is said of evictions: that is not the same as none.
-      ask(`history?kind=evicted,moved&limit=5&since=${since}`).then((found) => found.items, () => null),
-    ]);
-    return { status, queues: queues.items, past };
+    ask(`history?kind=evicted,moved&limit=5&since=${since}`).then((found) => { past = found.items; }, () => { past = null; }).then(redraw);
+    const [status, queues] = await Promise.all([ask("status"), ask("queues")]);
+    return { status, queues: queues.items };
   },
 
   heard(data, told) {
@@ -23,7 +23,7 @@ export default {
     return false; // queues are asked for again
   },
 
-  view({ status, queues, past }) {
+  view({ status, queues }) {
     const { gpus, fits, jobs } = status;
     const most = Math.max(1, ...queues.filter((queue) => queue.depth === 0).map((queue) => Math.max(queue.gpu.used, queue.gpu.share ?? 0)));
     return html`

@@ -1,28 +1,31 @@
 // One queue: what it may have and has, over time; its jobs in order; what it gave and took.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { age, amount } from "../format.js";
+import { age, amount, clock } from "../format.js";
 import { bar, keys, standing } from "./bars.js";
 import { chart } from "./chart.js";
 
 const DAY = 86400;
-const optional = (answer) => answer.catch(() => null);
+/** What takes longer comes later, and stays while it is asked for again. */
+let known = { name: "", waiting: undefined, series: undefined, late: undefined };
 
 export default {
   title: (where) => where.name || "Queue",
 
-  async load({ name }, ask) {
+  async load({ name }, ask, redraw) {
     const to = Math.floor(Date.now() / 1000), coded = encodeURIComponent(name);
-    const [queue, waiting, series] = await Promise.all([
-      ask(`queues/${coded}`),
-      ask(`priority?queue=${coded}&limit=20`).catch(() => ({ items: [] })),
-      optional(ask(`series?what=used&queue=${coded}&from=${to - 7 * DAY}&to=${to}&points=300`)),
-    ]);
-    return { queue, waiting: waiting.items, series };
+    if (known.name !== name) known = { name, waiting: undefined, series: undefined, late: undefined };
+    const mine = known;
+    const keep = (part, answer) => answer.then((found) => { mine[part] = found; }, () => { mine[part] ??= null; }).then(redraw);
+    const queue = await ask(`queues/${coded}`);
+    keep("late", Promise.all(["held", "share", "asked"].map((what) => ask(`series?what=${what}&queue=${coded}&points=300`))).then(together(name)));
+    keep("waiting", ask(`priority?queue=${coded}&limit=20`).then((found) => found.items));
+    keep("series", ask(`series?what=used&queue=${coded}&from=${to - 7 * DAY}&to=${to}&points=300`));
+    return { queue };
   },
 
-  view({ queue, waiting, series }) {
-    const { gpu } = queue;
+  view({ queue }) {
+    const { gpu } = queue, { waiting, series, late } = known;
     return html`
       <ul class="tiles">
         <li><b>${amount(gpu.used)}</b> GPUs used</li><li><b>${amount(gpu.share)}</b> is its share now</li>
@@ -31,12 +34,18 @@ export default {
       </ul>
       <section class="card"><h2>${standing(queue)}</h2>${bar(queue, Math.max(gpu.used, gpu.share ?? 0, gpu.limit ?? 0))}${keys()}
         <p class="quiet">weight ${amount(gpu.weight)}, priority ${amount(queue.priority)}, ${amount(gpu.non_preemptible)} GPUs not preemptible${queue.parent ? html`, below <a href="#/queue/${queue.parent}">${queue.parent}</a>` : nothing}${queue.min_runtime.reclaim_s ? `, runs ${age(queue.min_runtime.reclaim_s)} undisturbed by reclaim` : nothing}</p></section>
+      ${late?.t.length ? html`<section class="card"><h2>Held, its share, and asked for, since ${clock(late.t[0])}</h2>${chart(late, "GPUs")}</section>` : nothing}
       ${series ? html`<section class="card"><h2>GPUs held in the last 7 days</h2>${chart(series, "GPUs held")}</section>` : nothing}
-      <section class="card"><h2>Waiting, in order</h2>${waiting.length
+      <section class="card"><h2>Waiting, in order</h2>${waiting === undefined ? html`<p class="quiet">Loading…</p>` : waiting === null ? html`<p>It could not be asked who is next.</p>` : waiting.length
         ? html`<div class="scroll" role="region" tabindex="0" aria-label="Waiting"><table class="wide"><thead><tr><th class="number">Place</th><th>Job</th><th class="number">Priority</th><th>Behind</th><th>Because</th></tr></thead>
             <tbody>${waiting.map((one) => html`<tr data-row tabindex="-1"><td class="number">${one.at} of ${one.of}</td><th scope="row"><a href="#/job/${one.job}">${one.job}</a></th>
               <td class="number">${amount(one.priority)}</td><td>${one.behind_in_queue || "–"}</td><td class="text">${one.because_in_queue || "–"}</td></tr>`)}</tbody></table></div>`
-        : html`<p>Nothing waits in it.</p>`}
+        : queue.jobs.waiting
+          ? html`<p>None is next: what <a href="#/jobs?queue=${queue.name}&state=waiting">waits in it</a> is on hold, or not whole yet.</p>`
+          : html`<p>Nothing waits in it.</p>`}
         <p><a href="#/evictions?queue=${queue.name}">What was evicted of it</a></p></section>`;
   },
 };
+
+/** Three answers as the lines of one chart. @param {string} name */
+const together = (name) => (found) => ({ t: found[0].t, lines: Object.fromEntries(found.map((one) => [one.what, one.lines[name]])) });
