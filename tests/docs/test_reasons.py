@@ -24,3 +24,10 @@ def test_the_guide_lists_reasons_under_the_category_that_they_have() -> None:
         if CODES[Code(name)].category != category
     ]
     assert wrong == []
+
+
+def test_a_code_that_no_scenario_brings_about_is_shown_in_the_test_that_the_page_names() -> None:
+    for code, (path, refusal) in reasons_page.ELSEWHERE.items():
+        text = (ROOT / path).read_text()
+        words = (f"Code.{code.name}", f"Reason.{refusal.reason.name}")
+        assert any(word in text for word in words), f"{path} says nothing of {code}"

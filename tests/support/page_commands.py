@@ -14,7 +14,9 @@ PAGES = (
     *sorted((ROOT / "docs" / "guides").glob("*.md")),
 )
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
-_COMMAND = re.compile(r"\s*((?:kubectl|muster|make|curl|export|pip) .*?)(?:\s+# .*)?")
+_PROGRAMS = "kubectl|muster|make|curl|export|pip|docker|helm|git|python"
+_COMMAND = re.compile(rf"\s*((?:{_PROGRAMS}) .*?)(?:\s+# .*)?")
+_INLINE = re.compile(r"`(muster [^`\n]+)`")
 
 
 def commands(page: Path) -> Iterator[str]:
@@ -26,6 +28,11 @@ def commands(page: Path) -> Iterator[str]:
             found = _COMMAND.fullmatch(line)
             if found is not None:
                 yield found[1]
+
+
+def mentioned(page: Path) -> Iterator[str]:
+    """Every command of ours that the page names in a sentence or a table."""
+    yield from _INLINE.findall(page.read_text())
 
 
 def manifest(page: Path, number: int) -> str:

@@ -1,7 +1,8 @@
 """The cluster as a scheduler that only looks sees it: for the dashboard, and for one question."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -11,7 +12,7 @@ from muster.base.log import Log
 from muster.base.offload import in_thread
 from muster.cli.serving import Process, connected
 from muster.client.connection import Connection
-from muster.client.errors import ApiError, Unreachable
+from muster.client.errors import ApiError, Unauthorized, Unreachable
 from muster.client.read import Reader
 from muster.engine.session import Session
 from muster.runtime.supervisor import Supervisor
@@ -25,6 +26,9 @@ from muster.web.live import LiveCluster
 from muster.web.moment import Moment
 from muster.web.observed import ObservedCluster
 
+_MAIN: Final = ("pods", "nodes", "queues", "podgroups")
+_GLANCE_S: Final = 0.5
+_USER: Final = re.compile(r'User "([^"]{1,200})"')
 _NO_KEY: Final = b""
 """Tokens of plans end with this process: a `muster web` gives those that last."""
 
@@ -89,6 +93,31 @@ def _match(pattern: str, path: str) -> dict[str, str] | None:
     return {want[1:-1]: part for want, part in pairs if want.startswith("{")}
 
 
+def refused_sentence(refused: Mapping[str, ApiError], context: str) -> str:
+    """Who may not read what, and whom to ask."""
+    first = next(iter(refused.values()))
+    where = f"context {context}" if context else "the current context"
+    if isinstance(first, Unauthorized):
+        return (
+            f"the cluster does not know you ({where}): the credentials of the kubeconfig are wrong "
+            "or have expired; sign in anew, or name another context with --context"
+        )
+    kind = next((kind for kind in _MAIN if kind in refused), next(iter(refused)))
+    more = " and other kinds" if len(refused) > 1 else ""
+    user = _USER.search(first.message)
+    who = f"user {user[1]}, {where}" if user else where
+    return (
+        f"you may not list {kind}{more} in all namespaces ({who}); ask "
+        "for the right to list and watch them, or ask a dashboard that has it, with --server"
+    )
+
+
+async def _is_done(awaited: Collection[asyncio.Future[Any]]) -> bool:
+    """Whether one of them is, soon."""
+    done, _ = await asyncio.wait(awaited, timeout=_GLANCE_S, return_when=asyncio.FIRST_COMPLETED)
+    return bool(done)
+
+
 async def look_once(
     process: Process, config: SchedulerServiceConfig, within_s: float, log: Log
 ) -> Look:
@@ -106,7 +135,9 @@ async def look_once(
     running = asyncio.create_task(supervisor.run())
     try:
         async with asyncio.timeout(within_s):
-            await asyncio.wait((running, seen), return_when=asyncio.FIRST_COMPLETED)
+            while not await _is_done((running, seen)):
+                if refused := supervisor.refused():
+                    raise NotSeen(refused_sentence(refused, process.context))
             if running.done():
                 running.result()
             cluster.newest = await seen

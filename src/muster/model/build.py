@@ -257,7 +257,7 @@ def job_record(group: PodGroup, priorities: Priorities, aliases: Aliases) -> Job
         last_start_s=timestamp_s(notes.get(names.ANNOTATION_LAST_START)),
         last_eviction_s=timestamp_s(notes.get(names.ANNOTATION_LAST_EVICTION)),
         stale_since_s=timestamp_s(notes.get(names.ANNOTATION_STALE_SINCE)),
-        staleness_grace_s=_grace_s(spec.staleness_grace_period, mode),
+        staleness_grace_s=staleness_grace_s(group),
         preemption_delay_s=max(_duration_s(spec.preemption_delay) or 0.0, 0.0),
         checkpoint_s=timestamp_s(notes.get(names.ANNOTATION_CHECKPOINT)),
         never_preempts=spec.priority_class_name in priorities.never_preempting,
@@ -405,9 +405,13 @@ def _bound(value: float, unit: float) -> float:
     return UNLIMITED if value < 0 else min(value * unit, float(LARGEST_SUM))
 
 
-def _grace_s(period: Duration | None, disruption_mode: str) -> float | None:
-    """Pods that may go by themselves leave a gang that is none the worse for it."""
-    if period is None and disruption_mode == names.DISRUPTION_MODE_POD:
+def staleness_grace_s(group: PodGroup) -> float | None:
+    """How long a gang may lack pods, where it says so; for ever where its pods may go by
+    themselves, for then it is none the worse for it.
+    """
+    period = group.spec.staleness_grace_period
+    mode = group.metadata.annotations.get(names.ANNOTATION_DISRUPTION_MODE, "")
+    if period is None and mode == names.DISRUPTION_MODE_POD:
         return _FOR_EVER_S
     return _duration_s(period)
 

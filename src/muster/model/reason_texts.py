@@ -316,7 +316,8 @@ def _no_matching_node(refusal: Refusal) -> Told:
     one, _ = _NODE_WORDS[most.reason]
     first, *rest = _listed_counts((most, *(one for one in refusal.nodes if one is not most)))
     if most.alone:
-        others = f"{most.alone} of these have" if most.alone < most.nodes else "and"
+        some = f"{most.alone} of these {'has' if most.alone == 1 else 'have'}"
+        others = some if most.alone < most.nodes else "and"
         first += f" ({others} nothing else against it)"
     total = sum(count.nodes for count in refusal.nodes)
     sentence = f"None of {_nodes(total)} can run it: {', '.join([first, *rest])}."
@@ -573,6 +574,8 @@ def next_step(code: Code, refusal: Refusal | None) -> str:
             "Make it preemptible (kai.scheduler/preemptibility: preemptible), ask for less, or "
             "have the quota raised."
         )
+    if code is Code.NO_MATCHING_NODE and refusal.nodes:
+        return _NODE_STEPS.get(dominant_count(refusal.nodes).reason, code.meaning.next_step)
     return _STEPS.get(refusal.reason, code.meaning.next_step)
 
 
@@ -580,3 +583,11 @@ _STEPS: dict[Reason, str] = {
     Reason.VOLUME_CLAIM_UNUSABLE: "Look at the events of the claim, and at its storage class.",
     Reason.CLAIM_OF_OTHER_QUEUE: "Label the claim with the queue of the job, or use another claim.",
 }
+_NODE_STEPS: dict[Reason, str] = {
+    Reason.TAINT: "Tolerate the taint (spec.tolerations of the pod), or have it taken off.",
+    Reason.NODE_SELECTOR: "Correct nodeSelector or nodeAffinity of the pod, or label a node so.",
+    Reason.DEVICE_ABSENT: "Correct the device class or the selectors of the claim, or add nodes "
+    "with such devices.",
+    Reason.VOLUME: "Use a volume that reaches these nodes, or nodes that it reaches.",
+}
+"""What lets most nodes pass."""

@@ -4,6 +4,7 @@ An object that one of them cannot read is counted, and an event about it tells i
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
@@ -14,6 +15,7 @@ from muster.api.coordination import ObjectReference
 from muster.api.kinds import Kind
 from muster.api.meta import Key
 from muster.base.log import Log
+from muster.client.errors import ApiError, Forbidden, Unauthorized
 from muster.client.events import Recorder
 from muster.client.informer import Informer, SetAsideListener
 from muster.client.read import EVERYTHING, Reader, Selection, Transform
@@ -98,6 +100,19 @@ class Informers:
             for informer in self._shared.values()
             if not informer.has_synced
         ]
+
+    def refused(self) -> Mapping[str, ApiError]:
+        """Kinds that have not synced because we may not read them, or nobody knows who we are."""
+        troubles = (
+            (informer.kind.plural, informer.reflector.trouble)
+            for informer in self._shared.values()
+            if not informer.has_synced
+        )
+        return {
+            kind: trouble
+            for kind, trouble in troubles
+            if isinstance(trouble, Forbidden | Unauthorized)
+        }
 
     def broken(self, longer_than_s: float) -> list[str]:
         """Which have had no news from the server for so long, and why."""

@@ -14,7 +14,7 @@ Events are written by the leader: the other replicas see the same, and theirs wa
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ from muster.api.kinds import Kind
 from muster.base.log import Log
 from muster.client.connection import Connection
 from muster.client.election import Elector, LeadershipLost
-from muster.client.errors import Deposed
+from muster.client.errors import ApiError, Deposed
 from muster.client.events import Recorder
 from muster.client.informer import Informer
 from muster.client.read import EVERYTHING, Reader, Selection, Transform
@@ -152,6 +152,10 @@ class Supervisor:
         if self._stopping.is_set():
             missing.append("stopping")
         return missing
+
+    def refused(self) -> Mapping[str, ApiError]:
+        """Kinds that we may not read, and what the server says."""
+        return self._informers.refused()
 
     async def run(self) -> None:
         """Until `stop`; raises what made a part fail."""

@@ -83,7 +83,7 @@ run: [allocate]
         (
             "b200",
             Code.NO_MATCHING_NODE,
-            "None of 3 nodes can run it: 2 do not have the claimed devices (1 of these have "
+            "None of 3 nodes can run it: 2 do not have the claimed devices (1 of these has "
             "nothing else against it), 1 has a taint that it does not tolerate.",
         ),
         (
@@ -103,6 +103,8 @@ def test_devices_behind_a_taint_or_that_nobody_has_are_no_question_of_room(
     why = decide(scenario, scenario.records).explanation.why("default/waits")
     assert why is not None
     assert (why.dominant.code, why.dominant.sentence) == (code, sentence)
+    helps = {"h100": "Tolerate the taint", "b200": "Correct the device class", "a100": "Wait"}
+    assert why.dominant.next_step.startswith(helps[model])
 
 
 def test_a_queue_that_is_not_there_or_runs_nothing_itself_is_told_with_those_that_do() -> None:

@@ -1,5 +1,6 @@
 """What people read about a decision: events, conditions, and when they are worth writing. Pure."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -11,9 +12,11 @@ from muster.api.coordination import ObjectReference
 from muster.api.core import Pod
 from muster.api.podgroup import PodGroup, SchedulingCondition
 from muster.base.parse_int import parse_int
+from muster.base.timefmt import rfc3339
 from muster.engine.plan import Evict
+from muster.model.build import staleness_grace_s
 from muster.model.public_reasons import PublicReason, Why
-from muster.model.reason_codes import Category, Code
+from muster.model.reason_codes import Code
 from muster.services.scheduler.kai_texts import kai_details, kai_reason, kai_sentence
 
 LONGEST_EVENT = 1000
@@ -61,21 +64,24 @@ class UnschedulableMessage:
         return is_of_it and f"({bound}" in message
 
 
-def unschedulable_message(why: Why, pool: str = "default") -> UnschedulableMessage:
+def unschedulable_message(
+    why: Why, pool: str = "default", workload: str = ""
+) -> UnschedulableMessage:
     """The dominant reason for people, KAI's words first; each reason for programs. `pool` is the
-    node pool that was looked at.
+    node pool that was looked at, `workload` what makes the pods.
     """
     reasons = tuple(_explanation(one, pool) for one in why.all)
     message = _text(why.dominant, pool)
-    # Whom no room would help is not told why nobody makes any.
-    if why.no_eviction_because and why.dominant.category not in _NOT_FOR_WANT_OF_ROOM:
+    if workload and why.dominant.code is Code.PODS_MISSING:
+        missing = f"{workload} has not made the others. {why.dominant.next_step}"
+        message = message.replace(why.dominant.next_step, missing)
+    if why.no_eviction_because:
         others = " ".join(one.sentence for one in why.no_eviction_because[:_MOST_OF_EVICTION])
         message = f"{message} {others}"
     return UnschedulableMessage(why.dominant, message, reasons)
 
 
 _MOST_OF_EVICTION = 2
-_NOT_FOR_WANT_OF_ROOM = (Category.BROKEN, Category.NEVER)
 
 
 def _text(reason: PublicReason, pool: str) -> str:
@@ -136,9 +142,18 @@ def may_clear_conditions(group: PodGroup, pods: Sequence[Pod]) -> bool:
     return bool(pods) and all(pod.spec.node_name or pod.has_ended for pod in pods)
 
 
-def stale_message(group: PodGroup, active: int) -> str:
+def stale_message(group: PodGroup, active: int, since_s: float, grace_s: float) -> str:
+    """KAI's sentence, then what comes of it, and when. `grace_s`: for groups that name none."""
     minimum = 1 if group.spec.min_member is None else group.spec.min_member
-    return f"Job is stale. {active} pods are active, minMember is {minimum}"
+    said = f"Job is stale. {active} pods are active, minMember is {minimum}"
+    own_s = staleness_grace_s(group)
+    patience_s = grace_s if own_s is None else own_s
+    if patience_s < 0 or math.isinf(patience_s):
+        return f"{said}. The others run on, however long it lasts."
+    return (
+        f"{said}. If it has not {minimum} again by {rfc3339(since_s + patience_s)}, those that run "
+        "are evicted, and it starts anew."
+    )
 
 
 _OF_OTHERS = (volcano.ANNOTATION_GROUP, volcano.ANNOTATION_GROUP_OF_VOLCANO)

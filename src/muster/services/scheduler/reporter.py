@@ -27,6 +27,7 @@ from muster.services.scheduler.messages import (
     stale_message,
     told_by_conditions,
     unschedulable_message,
+    workload_of,
 )
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.outdated_texts import OutdatedTexts
@@ -137,9 +138,11 @@ class Reporter:
             assumed = self._cache.assume_patch(group, GroupPatch(annotations=annotations))
             patch = {"metadata": {"annotations": dict(assumed.annotations)}}
             self._put(group, assumed, patch)
-        if annotations.get(names.ANNOTATION_STALE_SINCE):
+        since_s = next((one.at_s for one in stamps if one.what == "stale since"), None)
+        if annotations.get(names.ANNOTATION_STALE_SINCE) and since_s is not None:
             active = sum(self._cache.is_placed(pod) for pod in self._cache.pods_of(job))
-            self._record_event(group, names.REASON_STALE_JOB, stale_message(group, active))
+            text = stale_message(group, active, since_s, self._options.staleness_grace_s)
+            self._record_event(group, names.REASON_STALE_JOB, text)
 
     def next_due_s(self) -> float | None:
         """When a cycle is needed only because something that was said is outdated, on the
@@ -149,12 +152,13 @@ class Reporter:
 
     def _waiting(self, job: str, group: PodGroup, why: Why) -> _Waiting:
         pods = self._cache.pods_of(job)
+        made_by = workload_of(group) if group.metadata.owner_references else ""
         has_places = any(self._cache.is_placed(pod) for pod in pods)
         return _Waiting(
             group,
             pods,
             has_places,
-            unschedulable_message(why, self._options.pool_name),
+            unschedulable_message(why, self._options.pool_name, made_by),
         )
 
     def _report_waiting(self, waiting: _Waiting, is_due: bool = False) -> Telling:

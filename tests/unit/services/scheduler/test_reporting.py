@@ -19,7 +19,9 @@ from tests.support.scheduler_world import (
 from tests.support.scripted import Answer, refused
 from tests.support.virtual_time import virtually
 
+from muster.base.timefmt import rfc3339
 from muster.client.transport import Request
+from muster.model.build import timestamp_s
 from muster.services.scheduler.outdated_texts import OutdatedTexts
 
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/team/podgroups"
@@ -146,6 +148,21 @@ def test_a_job_with_too_few_pods_has_a_condition_that_no_autoscaler_acts_on() ->
         "workload that makes the pods, or lower its minimum."
     )
     assert {one["message"] for one in events} == {text} == {ours["message"]}
+
+
+def test_a_job_with_too_few_pods_names_the_workload_that_has_yet_to_make_them() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        made = group("g", minimum=3)
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"}
+        made["metadata"]["ownerReferences"] = [owner]
+        world.show(node("n1"), queue(), made, pod("a", group="g"))
+        await cycle(world)
+
+    ((ours,),) = conditions(told(scenario))
+    assert (
+        "1 of the 3 pods that it needs to start exist. Job team/train has not made the"
+        in (ours["message"])
+    )
 
 
 def test_the_count_of_pods_that_are_missing_is_not_left_as_it_was_at_first() -> None:
@@ -571,7 +588,13 @@ def test_a_gang_that_becomes_stale_is_an_event() -> None:
         await asyncio.sleep(1.0)
 
     (event,) = told(scenario).server.events("StaleJob")
-    assert event["message"] == "Job is stale. 1 pods are active, minMember is 2"
+    at_s = timestamp_s(event["lastTimestamp"])
+    assert at_s is not None
+    until = rfc3339(at_s + 60.0)
+    assert event["message"] == (
+        f"Job is stale. 1 pods are active, minMember is 2. If it has not 2 again by {until}, those "
+        "that run are evicted, and it starts anew."
+    )
 
 
 def test_a_condition_whose_answer_cannot_be_read_is_written_and_not_repeated() -> None:
