@@ -23,6 +23,8 @@ from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.observer import Observation, build_observer
 from muster.services.scheduler.options import Options, SchedulerServiceConfig
+from muster.usage.cluster_copy import ClusterCopy
+from muster.usage.kept import UsageFolder
 from muster.web.board import Board, difference
 from muster.web.handlers import Handlers
 from muster.web.live import LiveCluster
@@ -87,7 +89,10 @@ _Journal = Annotated[
 
 _Usage = Annotated[
     Path | None,
-    typer.Option(help="The file in which the queue controller keeps usage (its --usage-store)."),
+    typer.Option(
+        help="The file in which the queue controller keeps usage (its --usage-store); without it "
+        "what it keeps in the cluster."
+    ),
 ]
 
 
@@ -171,7 +176,11 @@ def build_web(supervisor: Supervisor, config: SchedulerServiceConfig, site: Site
     )
     log = supervisor.log.child("estimates")
     estimates = record_of_estimates(config.journal_folder, log)
-    handlers = Handlers(live, usage_store=site.usage_store, estimates=estimates, log=log)
+    copy = ClusterCopy(supervisor.reader, config.options.names.namespace)
+    kept = UsageFolder(copy, supervisor.clock, config.offload)
+    handlers = Handlers(
+        live, usage_store=site.usage_store, estimates=estimates, log=log, kept_usage=kept
+    )
     part = WebPart(*site.where, board, supervisor.clock, site.gate, questions=handlers)
     supervisor.add(part, Phase.SERVING)
     return part

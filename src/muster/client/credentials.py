@@ -119,26 +119,52 @@ class ExecCommand:
 
 
 class ExecPlugin:
-    """Runs a program that prints an ExecCredential, and keeps the answer until it expires."""
+    """Runs a program that prints an ExecCredential, and keeps the answer until it expires.
+
+    All who need a new answer wait for one run of it and share what comes of it: a program that
+    hangs costs each of them its time once, however many they are. It is run again before its answer
+    expires, and meanwhile the old one does.
+    """
+
+    _EARLY_S = 60.0
+    _SOON_AGAIN_S = 5.0
 
     def __init__(self, plugin: ExecCommand, clock: Clock) -> None:
         self._plugin = plugin
         self._clock = clock
         self._credential: Credential | None = None
         self._expires_s = float("inf")
-        self._running = asyncio.Lock()
+        self._renew_at_s = float("inf")
+        self._running: asyncio.Task[None] | None = None
 
     async def current(self) -> Credential:
-        async with self._running:
-            if self._credential is None or self._clock.now_s() >= self._expires_s:
-                answer = await self._run()
-                self._credential, self._expires_s = exec_credential(answer, self._plugin)
+        now_s = self._clock.now_s()
+        if self._credential is not None and now_s < self._expires_s:
+            if now_s >= self._renew_at_s:
+                self._renew_at_s = now_s + self._SOON_AGAIN_S
+                self._run_once()
             return self._credential
+        # Who is cancelled, or has no more time, leaves it to the others.
+        await asyncio.shield(self._run_once())
+        assert self._credential is not None, "a run gives one or raises"
+        return self._credential
 
     def refuse(self, credential: Credential) -> bool:
         if self._credential == credential:
             self._credential = None
         return True
+
+    def _run_once(self) -> asyncio.Task[None]:
+        if self._running is None or self._running.done():
+            self._running = asyncio.get_running_loop().create_task(self._renew())
+            self._running.add_done_callback(_heard)
+        return self._running
+
+    async def _renew(self) -> None:
+        answer = await self._run()
+        self._credential, self._expires_s = exec_credential(answer, self._plugin)
+        left_s = self._expires_s - self._clock.now_s()
+        self._renew_at_s = self._expires_s - min(self._EARLY_S, left_s / 2)
 
     async def _run(self) -> bytes:
         plugin = self._plugin
@@ -167,6 +193,9 @@ class ExecPlugin:
             process.kill()
             await process.wait()
             raise self._bad(f"did not answer within {self._plugin.timeout_s} s") from None
+        except BaseException:
+            process.kill()
+            raise
         if process.returncode != 0:
             # Nobody knows which words of what it wrote are secret.
             more = "run it by hand to see what it says"
@@ -183,6 +212,12 @@ class ExecPlugin:
     def _bad(self, problem: str, more: str = "") -> BadAccess:
         where = f"credential plugin {self._plugin.command!r}"
         return BadAccess(where, f"{problem}: {more}" if more else problem)
+
+
+def _heard(run: asyncio.Task[None]) -> None:
+    """Nobody may be waiting for an early renewal that fails; the next one is soon."""
+    if not run.cancelled():
+        run.exception()
 
 
 class _ExecStatus(msgspec.Struct, rename="camel"):

@@ -47,12 +47,12 @@ class HttpsTransport:
 
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
         access = self._source.current()
-        credential = await access.credentials.current()
+        credential = await _credential(access, timeout_s)
         response = await self._send(request, access, credential, timeout_s)
         if response.status == 401 and access.credentials.refuse(credential):
             # Tokens rotate under us; a fresh one deserves one more try.
             await response.close()
-            fresh = await access.credentials.current()
+            fresh = await _credential(access, timeout_s)
             response = await self._send(request, access, fresh, timeout_s)
         return response
 
@@ -142,6 +142,16 @@ class _Session:
 
     async def close(self) -> None:
         await self.http.close()
+
+
+async def _credential(access: Access, timeout_s: float | None) -> Credential:
+    """Whoever gives them out may be slower than the call may last."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await access.credentials.current()
+    except TimeoutError:
+        said = f"{access.shown_server}: no credential within {timeout_s} s"
+        raise Unreachable(said) from None
 
 
 def _url(access: Access, request: Request) -> URL:

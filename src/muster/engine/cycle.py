@@ -4,7 +4,7 @@ Pure and deterministic: the same snapshot, policy, actions, time and memory give
 any machine, whatever the order in which the snapshot was built. `memory` says for whom room was
 made, and when plugins last acted that do so at intervals; beyond that it only saves work. Where
 time is told (`elapsed_s`), searches that use up their budget of it are cut short, and it is said
-so.
+so; as are those that give way where the next cycle is awaited.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ from muster.engine.plugin_guard import PluginFailure
 from muster.engine.policy import Policy
 from muster.engine.search.giving_back import give_back
 from muster.engine.search.plan_choice import is_no_worse
-from muster.engine.search_time import ElapsedS, no_time_passes
+from muster.engine.search_time import ElapsedS, IsAwaited, no_time_passes, nobody_waits
 from muster.engine.session import Session
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
@@ -63,11 +63,13 @@ def run_cycle(
     memory: Memory = EMPTY,
     on_action: Callable[[str], None] | None = None,
     elapsed_s: ElapsedS = no_time_passes,
+    is_awaited: IsAwaited = nobody_waits,
 ) -> CycleResult:
     """Run the actions in order on one session. `on_action` is told each name as it ends;
-    `elapsed_s` tells the time to searches that have a budget of it.
+    `elapsed_s` tells the time to searches that have a budget of it, and `is_awaited` whether they
+    are to give way to the next cycle.
     """
-    session = Session(snapshot, policy, now_s, memory, elapsed_s)
+    session = Session(snapshot, policy, now_s, memory, elapsed_s, is_awaited=is_awaited)
     plan = _decided(session, actions, on_action)
     if session.has_refined and not session.is_cut_short:
         by_order = Session(snapshot, policy, now_s, memory, elapsed_s, refines=False)

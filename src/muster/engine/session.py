@@ -14,7 +14,7 @@ from muster.engine.holds import still_held
 from muster.engine.hooks import LEAST_FRAGMENTATION, Dependence, View
 from muster.engine.memory import EMPTY, CycleInputs, Memory, RefusalCache
 from muster.engine.policy import Policy
-from muster.engine.search_time import ElapsedS, no_time_passes
+from muster.engine.search_time import ElapsedS, IsAwaited, no_time_passes, nobody_waits
 from muster.engine.task_mix import task_mix
 from muster.model.ledger import Ledger
 from muster.model.reasons import Refusal, Room
@@ -59,6 +59,7 @@ class Session:
         memory: Memory = EMPTY,
         elapsed_s: ElapsedS = no_time_passes,
         refines: bool = True,
+        is_awaited: IsAwaited = nobody_waits,
     ) -> None:
         self.snapshot = snapshot
         self.ledger = Ledger(snapshot)
@@ -85,6 +86,7 @@ class Session:
         """Jobs that became stale, or are no longer (None)."""
         self.counters: Counter[str] = Counter()
         self.elapsed_s = elapsed_s
+        self.is_awaited = is_awaited
         self.is_cut_short = False
         """Whether jobs were refused for want of time rather than for what was found."""
         self.refines = refines

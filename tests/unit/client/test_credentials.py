@@ -1,5 +1,6 @@
 """Credentials that change while we run: token files that rotate, plugins whose answers expire."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -134,6 +135,47 @@ async def test_a_credential_plugin_that_times_out_is_killed(tmp_path: Path) -> N
     if started.exists():
         with pytest.raises(ProcessLookupError):
             os.kill(int(started.read_text()), 0)
+
+
+async def test_all_who_wait_for_a_credential_plugin_that_hangs_wait_for_one_run_of_it(
+    tmp_path: Path,
+) -> None:
+    source = ExecPlugin(plugin(tmp_path, "exec sleep 600", timeout_s=0.5), VirtualClock())
+    ends = await asyncio.gather(*(source.current() for _ in range(20)), return_exceptions=True)
+    assert isinstance(ends[0], BadAccess)
+    assert all(end is ends[0] for end in ends)
+
+
+async def test_a_caller_that_gives_up_leaves_the_plugin_to_those_who_wait(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    said = {"apiVersion": "client.authentication.k8s.io/v1", "status": {"token": "t"}}
+    script = f"read line < {gate}\necho '{json.dumps(said)}'"
+    source = ExecPlugin(plugin(tmp_path, script), VirtualClock())
+    hasty, patient = (asyncio.ensure_future(source.current()) for _ in range(2))
+    await asyncio.sleep(0)
+    hasty.cancel()
+    await asyncio.to_thread(gate.write_text, "go\n")
+    assert await patient == Credential("Bearer t")
+    assert hasty.cancelled()
+
+
+async def test_a_credential_is_renewed_before_it_expires_and_serves_until_then(
+    tmp_path: Path,
+) -> None:
+    clock = VirtualClock()
+    expires = rfc3339(clock.now_s() + 600)
+    source = ExecPlugin(answering(tmp_path, {"token": "t", "expirationTimestamp": expires}), clock)
+    await source.current()
+    (tmp_path / "plugin").write_text("#!/bin/sh\nexec sleep 600\n")
+    clock.advance(550)
+    # Nobody waits for the new one, which never comes.
+    assert [await source.current() for _ in range(3)] == [Credential("Bearer t")] * 3
+    renewal = source._running
+    assert renewal is not None
+    assert not renewal.done()
+    renewal.cancel()
+    await asyncio.wait((renewal,))
 
 
 async def test_a_missing_credential_plugin_is_an_error_with_its_install_hint(

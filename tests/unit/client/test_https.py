@@ -316,6 +316,25 @@ async def test_a_request_is_checked_after_all_waiting_and_before_it_is_sent() ->
         assert server.authorizations == [], "nothing was sent"
 
 
+class Silent:
+    """Credentials that never come."""
+
+    async def current(self) -> Credential:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody waits for ever")
+
+    def refuse(self, credential: Credential) -> bool:
+        return False
+
+
+async def test_a_credential_that_does_not_come_costs_a_call_no_more_than_its_time() -> None:
+    async with running() as server:
+        access = Access(f"http://127.0.0.1:{server.port}", Silent())
+        async with transport(access) as sender:
+            with pytest.raises(Unreachable, match=r"no credential within 0\.05 s"):
+                await sender.send(Request("GET", "/api"), timeout_s=0.05)
+
+
 async def test_a_request_is_checked_again_when_its_first_byte_is_about_to_leave() -> None:
     """A process may be frozen anywhere, and by the time it is thawed another leads."""
     async with running() as server, transport(Access(f"http://127.0.0.1:{server.port}")) as sender:

@@ -26,7 +26,7 @@ from muster.engine.search.gpu_packing import Arrangements
 from muster.engine.search.idle_resources import free_gpus
 from muster.engine.search.solver import CONSOLIDATION, Solved, solve
 from muster.engine.search.victim_table import VictimTable
-from muster.engine.search_time import ActionTime, JobTime
+from muster.engine.search_time import ActionTime, JobTime, QueueTime
 from muster.engine.session import Eviction, Session
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
@@ -79,6 +79,7 @@ class _Action:
         session = self._session
         may = _may_evict(session)
         job_queue = JobQueue(session, self._rules.action, may if among is None else may & among)
+        queue_time = QueueTime(job_queue.queues, session.elapsed_s, session.is_awaited)
         classes = JobClasses(session, job_queue)
         served = -1
         while True:
@@ -90,8 +91,12 @@ class _Action:
                 if self._tried:
                     session.counters[f"{self._rules.action}.tried"] += len(self._tried)
                 return
-            before = session.ledger.version
-            self._serve_all(run.tolist(), classes)
+            before, queue = session.ledger.version, int(session.snapshot.jobs.queue[run[0]])
+            if queue_time.is_over(queue):
+                self._out_of_time([*run.tolist(), *job_queue.drop(queue)])
+                continue
+            with queue_time.spent_by(queue):
+                self._serve_all(run.tolist(), classes)
             served = int(run[0]) if session.ledger.version != before else -1
 
     def _serve_all(self, run: list[int], classes: JobClasses) -> None:

@@ -12,6 +12,7 @@ from muster.services.operator.journal import CLAIM, SIZE, journal_flags
 from muster.services.operator.objects import Json
 from muster.services.operator.pods import image_of
 from muster.services.operator.settings import Settings
+from muster.services.operator.usage import usage_flags
 
 CERTIFICATES: Final = "/etc/muster/certificates"
 CONF: Final = "/etc/muster/conf"
@@ -225,6 +226,7 @@ def queue_controller_flags(settings: Settings) -> list[str]:
         f"--namespace={settings.names.namespace}",
         f"--metrics-namespace={settings.names.metrics_prefix}",
         *_given(texts),
+        *usage_flags(),
         f"--metrics-listen-address=:{port}",
         *_client(settings, "queueController"),
         "--leader-elect",

@@ -263,6 +263,7 @@ class SchedulingLoop:
                 memory,
                 self._action_timer(),
                 self._clock.monotonic_s,
+                self._cache.changed.is_set,
             )
 
     def _action_timer(self) -> Callable[[str], None]:

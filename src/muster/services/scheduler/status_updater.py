@@ -3,7 +3,8 @@
 Of several updates of one object only the newest is written; updates of different objects are
 written at the same time. A conflict or an object that is gone drops the update, because the next
 cycle decides anew; other trouble puts it aside for a while that grows with each failure. What waits
-so holds no worker, and nothing that goes wrong with one update is felt by another.
+so holds no worker, nor does a write that takes long, and nothing that goes wrong with one update is
+felt by another.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from muster.client.errors import (
 from muster.client.kinds import header
 from muster.client.write import PatchType, Writer
 from muster.runtime.workqueue import Closed, WorkQueue
+from muster.services.scheduler.slow_namespaces import LONG_S, SlowNamespaces
 
 _BACKOFF = Backoff(first_s=0.2, longest_s=10.0)
 _BACKOFF_REFUSED = Backoff(first_s=0.2, longest_s=300.0)
@@ -117,6 +119,7 @@ class StatusUpdater:
         """Of those in flight: cancelled meanwhile, so not written again if that fails."""
         self._failures: dict[Slot, int] = {}
         """Of slots whose last write failed and is to be repeated; no others."""
+        self._slow: SlowNamespaces[Slot] = SlowNamespaces()
         self._stopped = False
 
     def put(self, update: Update) -> None:
@@ -151,31 +154,48 @@ class StatusUpdater:
         return 0.0 if since_s is None else self._clock.monotonic_s() - since_s
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as workers:
+        async with asyncio.TaskGroup() as tasks:
             for _ in range(self._workers):
-                workers.create_task(self._work())
+                tasks.create_task(self._work(tasks))
 
     def stop(self) -> None:
         """What waits is tried once more; nothing is repeated."""
         self._stopped = True
         self._queue.close()
 
-    async def _work(self) -> None:
+    async def _work(self, tasks: asyncio.TaskGroup) -> None:
         while (slot := await self._next()) is not None:
             try:
-                await self._write_waiting(slot)
+                await self._write_waiting(slot, tasks)
             finally:
                 self._queue.done(slot)
 
-    async def _write_waiting(self, slot: Slot) -> None:
-        waiting = self._waiting.pop(slot, None)
-        if waiting is not None:
-            self._in_flight.add(slot)
-            try:
-                trouble = await self._write(waiting.update)
-            finally:
-                self._in_flight.discard(slot)
-            self._put_back(slot, waiting, trouble)
+    async def _write_waiting(self, slot: Slot, tasks: asyncio.TaskGroup) -> None:
+        """Returns when it is written, or goes on by itself."""
+        namespace = slot[1].namespace
+        if slot not in self._waiting or not (self._stopped or self._slow.begins(namespace, slot)):
+            return
+        waiting = self._waiting.pop(slot)
+        self._in_flight.add(slot)
+        writing = tasks.create_task(self._write_out(slot, waiting))
+        done, _ = await asyncio.wait((writing,), timeout=LONG_S)
+        if done:
+            self._ended(namespace, was_long=False)
+        else:
+            self._slow.lasts_long(namespace)
+            writing.add_done_callback(lambda _: self._ended(namespace, was_long=True))
+
+    def _ended(self, namespace: str, was_long: bool) -> None:
+        if not self._stopped:
+            for slot in self._slow.ended(namespace, was_long):
+                self._queue.add(slot)
+
+    async def _write_out(self, slot: Slot, waiting: _Waiting) -> None:
+        try:
+            trouble = await self._write(waiting.update)
+        finally:
+            self._in_flight.discard(slot)
+        self._put_back(slot, waiting, trouble)
 
     async def _next(self) -> Slot | None:
         """What to write next; None when all is written and nothing more will come."""

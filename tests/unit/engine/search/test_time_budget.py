@@ -6,7 +6,7 @@ from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.memory import EMPTY
 from muster.engine.registry import build_actions, build_policy
-from muster.engine.search_time import ElapsedS, no_time_passes
+from muster.engine.search_time import ElapsedS, IsAwaited, no_time_passes, nobody_waits
 from muster.model.reasons import Reason
 from muster.model.tables import ClusterTables
 from muster.testing import make
@@ -76,11 +76,18 @@ def contended(sizes: tuple[int, ...]) -> ClusterTables:
 class Cycles:
     """Cycles one after the other, with what each tells the next."""
 
-    def __init__(self, tables: ClusterTables, budgets: str, clock: ElapsedS) -> None:
+    def __init__(
+        self,
+        tables: ClusterTables,
+        budgets: str,
+        clock: ElapsedS,
+        is_awaited: IsAwaited = nobody_waits,
+    ) -> None:
         conf = parse_conf(f"actions: reclaim\nscenarioSearchBudgets: {budgets}")
         self._policy, self._actions = build_policy(conf), build_actions(conf)
         self._tables = tables
         self._clock = clock
+        self._is_awaited = is_awaited
         self._memory = EMPTY
 
     def next(self) -> CycleResult:
@@ -91,6 +98,7 @@ class Cycles:
             make.NOW_S,
             self._memory,
             elapsed_s=self._clock,
+            is_awaited=self._is_awaited,
         )
         self._memory = result.memory
         return result
@@ -170,3 +178,27 @@ def test_a_way_to_look_for_victims_that_takes_too_long_gives_way_to_the_next() -
     budgets = "{maxGeneratorSearchDuration: {NodeLocalGreedy: 1s}}"
     result = Cycles(contended((4, 4, 3)), budgets, TickingClock()).next()
     assert {evict.actor for evict in result.plan.evictions} == {f"default/{job}" for job in _JOBS}
+
+
+@pytest.mark.parametrize(("is_awaited", "left"), [(True, {"second", "third"}), (False, set())])
+def test_where_the_next_cycle_is_awaited_one_queues_jobs_hold_up_neither_it_nor_other_queues(
+    is_awaited: bool, left: set[str]
+) -> None:
+    tables = contended((5, 6, 7))
+    tables.extend(
+        make.cluster(
+            make.queue("c", quota_gpu=4),
+            make.gang("late", 1, queue="c", gpu=1, created_s=make.NOW_S - 1),
+        )
+    )
+    result = Cycles(tables, "{}", TickingClock(), lambda: is_awaited).next()
+    assert cut_short(result) == left
+    assert {evict.actor for evict in result.plan.evictions} == {"default/late"}
+    assert result.explanation.counters.get("reclaim.cut_short", 0) == len(left)
+
+
+def test_a_search_gives_way_only_after_a_second() -> None:
+    """The clock stands still: whoever waits, there was no time to wait for."""
+    result = Cycles(contended((4, 4, 3)), "{}", no_time_passes, lambda: True).next()
+    assert cut_short(result) == set()
+    assert len(result.plan.evictions) == 11

@@ -1,5 +1,6 @@
 """The scheduler's searches for victims obey the budgets of its configuration, by its own clock."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +55,26 @@ def test_a_search_for_victims_that_takes_longer_than_its_budget_is_cut_short_and
 
     events = virtually(main()).log.events
     assert [fields["jobs"] for _, _, text, fields in events if text == "searches cut short"] == said
+
+
+@pytest.mark.parametrize(("news", "cut"), [(True, 1), (False, 0)])
+def test_a_search_gives_way_when_something_happens_while_it_is_decided(
+    tmp_path: Path, news: bool, cut: int
+) -> None:
+    """Two jobs of one queue that nobody can make room for, and a pod that comes meanwhile."""
+    conf = tmp_path / "conf.yaml"
+    conf.write_text("actions: allocate, reclaim")
+
+    async def main() -> SchedulerWorld:
+        world = SchedulerWorld(conf_file=conf, clock=TickingClock())
+        contended(world)
+        world.show(group("more", queue="modest"), pod("more", gpus=7))
+        active = world.loop._active_policy()
+        comes = ("comes", lambda _: world.show(group("new"), pod("new")) if news else None)
+        world.loop._active_policy = lambda: replace(active, actions=(comes, *active.actions))
+        await world.loop.decide()
+        return world
+
+    events = virtually(main()).log.events
+    said = [fields["jobs"] for _, _, text, fields in events if text == "searches cut short"]
+    assert said == [{"reclaim.cut_short": cut}] * cut

@@ -16,6 +16,7 @@ from muster.base.rand import Rand
 from muster.client.connection import Connection
 from muster.client.transport import InProcessTransport, Request, Response
 from muster.client.write import Writer
+from muster.services.scheduler.slow_namespaces import SlowNamespaces
 from muster.services.scheduler.status_updater import Cancelled, Ended, StatusUpdater, Update
 
 KEY = Key("ns", "one")
@@ -236,6 +237,61 @@ def test_throttled_updates_hold_no_worker_and_come_again_when_the_server_says() 
     for name in busy:
         first_s, second_s = server.tries[name]
         assert 20 <= second_s - first_s < 21
+
+
+class HalfSlowServer(PickyServer):
+    """Asks a webhook about one namespace, which takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: None)
+        self.asking = self.most_asked = 0
+
+    async def handle(self, request: Request) -> Response:
+        if "/namespaces/slow/" in request.path:
+            self.asking += 1
+            self.most_asked = max(self.most_asked, self.asking)
+            await asyncio.sleep(29.0)
+            self.asking -= 1
+        return await super().handle(request)
+
+
+def test_writes_that_take_half_a_minute_in_one_namespace_delay_no_other() -> None:
+    server = HalfSlowServer()
+    waits_s: list[float] = []
+
+    async def scenario(updater: StatusUpdater) -> None:
+        now_s = asyncio.get_running_loop().time
+        for number in range(30):
+            updater.put(Update(POD, Key("slow", f"slow-{number}"), "a", {"value": 1}))
+        for number in range(60):
+            await asyncio.sleep(1.0)
+            asked_s = now_s()
+            updater.put(about(f"fine-{number}", 1))
+            await asyncio.sleep(4.0)
+            waits_s.append(server.tries[f"fine-{number}"][0] - asked_s)
+        assert server.asking == 1
+        await asyncio.sleep(1000.0)
+
+    beside(scenario, server)
+    assert max(waits_s) <= 2.0
+    assert max(waits_s[1:]) == 0.0
+    assert server.most_asked == 5
+    assert all(len(server.tries[f"slow-{number}"]) == 1 for number in range(30))
+
+
+def test_a_namespace_that_answers_again_has_its_updates_written_side_by_side() -> None:
+    slow: SlowNamespaces[str] = SlowNamespaces()
+    assert slow.begins("ns", "first")
+    slow.lasts_long("ns")
+    assert not slow.begins("ns", "second")
+    assert not slow.begins("ns", "third")
+    assert slow.begins("other", "fourth")
+    assert slow.ended("ns", was_long=True) == ["second", "third"]
+    assert slow.begins("ns", "second")
+    assert not slow.begins("ns", "third"), "one at a time, as long as it is not known to be quick"
+    assert slow.ended("ns", was_long=False) == ["third"]
+    assert slow.begins("ns", "third")
+    assert slow.begins("ns", "fifth")
 
 
 def test_a_forbidden_update_is_repeated_ever_more_rarely() -> None:
