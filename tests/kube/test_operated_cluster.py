@@ -233,7 +233,7 @@ def _app(service: str) -> str:
 async def _dashboard_answers(world: OperatedByProcesses) -> None:
     """Whom the API server lets read the path, and nobody else who comes from elsewhere."""
     admin, path = world.lab.cluster.writer.connection, "/api/v1/status"
-    rules = [{"nonResourceURLs": ["/api/v1/*"], "verbs": ["get"]}]
+    rules = [{"nonResourceURLs": ["/dashboard/*"], "verbs": ["get"]}]
     role = {"metadata": {"name": "reader"}, "rules": rules}
     await post(admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
     reader = await account(admin, "default", "reader", "reader")
