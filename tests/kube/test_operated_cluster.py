@@ -35,10 +35,12 @@ from tests.support.pod_processes import OperatedByProcesses, PodProcesses
 
 from muster.api.config import Config
 from muster.api.meta import Key
+from muster.api.names import SECRET_WEBHOOK_TLS
 from muster.client.errors import ApiError
 from muster.lab.control_plane import ControlPlane, Setup
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster
+from muster.services.operator.objects import SECRET
 from muster.services.operator.settings import Release, Settings
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
@@ -231,7 +233,7 @@ def _app(service: str) -> str:
 async def _dashboard_answers(world: OperatedByProcesses) -> None:
     """Whom the API server lets read the path, and nobody else who comes from elsewhere."""
     admin, path = world.lab.cluster.writer.connection, "/api/v1/status"
-    rules = [{"nonResourceURLs": ["/api/v1/*"], "verbs": ["get"]}]
+    rules = [{"nonResourceURLs": ["/dashboard/*"], "verbs": ["get"]}]
     role = {"metadata": {"name": "reader"}, "rules": rules}
     await post(admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
     reader = await account(admin, "default", "reader", "reader")
@@ -277,12 +279,15 @@ def test_work_runs_on_through_an_upgrade_and_back(site: Site) -> None:
         await lab.job("before", pods=2, gpus=4)
         await world.until_running("before", 2)
         held = await _identities(lab)
-        for number, tag in enumerate(("2", "1")):
-            # Comes while services are replaced.
-            await lab.job(f"during-{number}", pods=2, gpus=1)
-            await asyncio.to_thread(install(tag))
-            await world.until_running(f"during-{number}", 2)
-            assert await _images(lab) == {f"registry.example/muster:{tag}"}
+        with Asking(plane) as asking:
+            for number, tag in enumerate(("2", "1")):
+                # Comes while services are replaced.
+                await lab.job(f"during-{number}", pods=2, gpus=1)
+                await asyncio.to_thread(install(tag))
+                await world.until_running(f"during-{number}", 2)
+                assert await _images(lab) == {f"registry.example/muster:{tag}"}
+        assert asking.refused == []
+        assert asking.rounds > 10
         after = await _identities(lab)
         assert {name: after.get(name) for name in held} == held
         assert _ended_by_us(plane) == []
@@ -306,13 +311,26 @@ def test_work_runs_on_while_config_shards_and_leaders_change(site: Site) -> None
         assert {*(await world.until_running("first", 2)).values()} == {"gpu-0"}
         assert {*(await world.until_running("second", 2)).values()} == {"gpu-1"}
         held = await _identities(lab)
-        await writer.patch(CONFIG, Key("", "kai-config"), {"spec": {"global": {"jsonLog": True}}})
-        await world.until(lambda: _all_say(lab, "--log-json"), "every Deployment has changed")
-        await lab.job("third", pods=2, gpus=1)
-        await world.until_running("third", 2)
+        with Asking(plane) as asking:
+            everywhere = {"spec": {"global": {"jsonLog": True}}}
+            await writer.patch(CONFIG, Key("", "kai-config"), everywhere)
+            await world.until(lambda: _all_say(lab, "--log-json"), "every Deployment has changed")
+            await lab.job("third", pods=2, gpus=1)
+            await world.until_running("third", 2)
+            await _until_all_ready(world)
+            shown = await asyncio.to_thread(world.kubelet.certificate_of, "admission", 9443)
+            await writer.delete(SECRET, Key(HERE, SECRET_WEBHOOK_TLS))
+            await world.until(
+                lambda: _shows_another(world, shown), "admission shows another certificate"
+            )
+            await asyncio.to_thread(asking.until_more, 3)
+        assert asking.refused == []
         world.kubelet.kill("kai-scheduler-default")
         await lab.job("fourth", pods=2, gpus=1)
         await world.until_running("fourth", 2)
+        await asyncio.to_thread(plane.restart, "kube-apiserver")
+        await lab.job("fifth", pods=2, gpus=1)
+        await world.until_running("fifth", 2)
         await writer.delete(SHARD, Key("", "b"))
         await world.until(lambda: _has_ended(world, "kai-scheduler-b"), "the shard has gone")
         after = await _identities(lab)
@@ -320,6 +338,11 @@ def test_work_runs_on_while_config_shards_and_leaders_change(site: Site) -> None
         assert _ended_by_us(plane) == []
 
     site.tell(story)
+
+
+async def _shows_another(world: OperatedByProcesses, certificate: str) -> bool:
+    now = await asyncio.to_thread(world.kubelet.certificate_of, "admission", 9443)
+    return now != certificate
 
 
 async def _all_say(lab: Lab, flag: str) -> bool:

@@ -25,6 +25,7 @@ from muster.services.binder.steps.gpu_sharing import CONFIG_MAP_LABEL
 from muster.services.scheduler.options import SchedulerServiceConfig
 from muster.services.scheduler.roles import observer_rights
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
+from muster.web.guard import ROLE_PREFIX
 from muster.web.server import WebPart
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
@@ -96,7 +97,7 @@ NEEDED_ELSEWHERE: dict[str, list[str]] = {
 _NAMED = {flow.name: flow for flow in FLOWS}
 _ONE_GPU = (NodeGroup("gpu", count=1, gpus=Gpus(count=1)),)
 _SCALING = DEFAULT.scale_adjust_namespace
-_PATHS = ("/api/v1/status", "/api/v1/jobs", "/")
+_PATHS = ("/api/v1/status", "/api/v1/jobs")
 
 
 def _granted(service: HostedService) -> Iterator[tuple[Permission, str]]:
@@ -203,7 +204,7 @@ async def _look(lab: Lab) -> None:
     parts: list[WebPart] = []
 
     def build(supervisor: Supervisor) -> None:
-        gate = KubernetesGate(supervisor.connection)
+        gate = KubernetesGate(supervisor.connection, ROLE_PREFIX)
         site = Site(("127.0.0.1", 0), gate=gate)
         parts.append(build_web(supervisor, SchedulerServiceConfig(), site))
 
@@ -211,7 +212,7 @@ async def _look(lab: Lab) -> None:
     await lab.pod("seen", gpus=1)
     await settle(lab, seen=1)
     admin = lab.cluster.writer.connection
-    rules = [{"nonResourceURLs": [*_PATHS], "verbs": ["get"]}]
+    rules = [{"nonResourceURLs": ["/dashboard/*"], "verbs": ["get"]}]
     role = {"metadata": {"name": "reader"}, "rules": rules}
     await post(admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
     reader = await account(admin, lab.namespace, "reader", "reader")

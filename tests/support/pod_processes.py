@@ -8,6 +8,7 @@ would need a GPU, have their agent in this process, each with the token of its o
 
 import asyncio
 import shutil
+import ssl
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -27,7 +28,7 @@ from muster.api.meta import Key
 from muster.api.names import ANNOTATION_RESERVED_GPU, DEFAULT
 from muster.base.log import Level, Log
 from muster.base.timefmt import rfc3339
-from muster.client.errors import NotFound
+from muster.client.errors import NotFound, Unreachable
 from muster.client.read import Reader, Selection
 from muster.client.write import Deletion, Writer
 from muster.lab.control_plane_files import write_kubeconfig
@@ -106,6 +107,10 @@ class PodProcesses:
         """Where a port of its pod is, on this machine."""
         (one,) = (one for one in self.running.values() if one.app == app and not one.ending)
         return one.ports[port]
+
+    def certificate_of(self, app: str, port: int) -> str:
+        """What it shows to whoever comes now."""
+        return ssl.get_server_certificate(("127.0.0.1", self.port_of(app, port)), timeout=5)
 
     def kill(self, app: str) -> None:
         """As a node does that runs out of memory: at once, and the container is started again."""
@@ -289,7 +294,8 @@ class OperatedByProcesses(AnyOperated):
 
     async def _follow(self) -> None:
         while True:
-            await self.kubelet.follow()
+            with suppress(Unreachable):  # The API server is away: kubelets look again.
+                await self.kubelet.follow()
             await self.lab.clock.sleep(_LOOK_EVERY_S)
 
 

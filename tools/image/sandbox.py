@@ -10,6 +10,8 @@ from pathlib import Path
 
 from tools.image.settings import USER
 
+_BUILD_S = 3600.0
+"""For kernels on a machine that has more to do, or only plays the processor that they are for."""
 _PRIVATE = """
 set -e
 path=$PATH
@@ -36,7 +38,11 @@ def inside(
     """Run it to its end: as the image's user on a read-only root, unless it is being built."""
     words = [*(_building(root) if is_build else _running(root)), *command]
     return subprocess.run(
-        words, env=dict(environment), capture_output=True, text=True, timeout=timeout_s
+        words,
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        timeout=_BUILD_S if is_build else timeout_s,
     )
 
 

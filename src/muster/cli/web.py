@@ -26,6 +26,7 @@ from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.usage.cluster_copy import ClusterCopy
 from muster.usage.kept import UsageFolder
 from muster.web.board import Board, difference
+from muster.web.guard import ROLE_PREFIX
 from muster.web.handlers import Handlers
 from muster.web.live import LiveCluster
 from muster.web.moment import Moment
@@ -214,7 +215,7 @@ def _told(before: Moment | None, cluster: str, seen: Observation) -> tuple[Momen
 def _gate(auth: str, token_file: Path | None, connection: Connection) -> Gate:
     if not auth:
         return ShutGate()
-    kubernetes = KubernetesGate(connection.apart(REVIEW_LIMITS))
+    kubernetes = KubernetesGate(connection.apart(REVIEW_LIMITS), ROLE_PREFIX)
     try:
         return gate_of("--auth", PageAuth(auth), token_file, kubernetes)
     except BadPages as problem:

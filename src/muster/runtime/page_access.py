@@ -8,7 +8,7 @@ so is what we remember of them.
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
@@ -101,9 +101,11 @@ class TokenGate:
 class KubernetesGate:
     """Lets in whom the API server knows and allows to read the path, as it does for its own."""
 
-    def __init__(self, connection: Connection) -> None:
-        """`connection` is for this alone: its limits are what strangers can make us ask."""
+    def __init__(self, connection: Connection, prefix: str = "") -> None:
+        """`connection` is for this alone: its limits are what strangers can make us ask. `prefix`
+        stands before our paths where roles name them."""
         self._connection = connection
+        self._prefix = prefix
         clock, most = connection.clock, _REMEMBERED_MAX
         self._users: ExpiringMap[bytes, Mapping[str, Any]] = ExpiringMap(clock, most)
         self._access: ExpiringMap[tuple[bytes, str, str], bool] = ExpiringMap(clock, _ACCESS_MAX)
@@ -129,6 +131,7 @@ class KubernetesGate:
         user = await self._user(digest, asked.token)
         if user is None:
             return Refusal(401, "the API server does not know this token")
+        asked = replace(asked, path=f"{self._prefix}{asked.path}")
         if await self._may(digest, user, asked):
             return None
         return Refusal(

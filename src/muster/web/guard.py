@@ -21,6 +21,9 @@ from muster.web.moment import Moment
 from muster.web.sessions import Sessions
 from muster.web.veil import Veil
 
+ROLE_PREFIX: Final = "/dashboard"
+"""Before our paths where roles name them: Kubernetes lets everybody with an account get /api/* of
+its own (the ClusterRole system:discovery), and would let them read ours."""
 OPEN_PATHS = frozenset({"/healthz"})
 LOGIN_PATHS: Final = tuple(f"/api/v1/{name}" for name in ("login", "login-code", "logout"))
 """For whoever is not known yet; each of them judges by itself what is sent."""

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 from prometheus_client import CollectorRegistry
-from tests.support.page_readers import account, check_readers, pages
+from tests.support.page_readers import account, check_readers, pages, post
 
 from muster.base.clock import VirtualClock
 from muster.base.rand import Rand
@@ -31,6 +31,7 @@ from muster.runtime.page_access import (
     is_local,
 )
 from muster.sim.apiserver.embedded import Embedded, EmbeddedSettings
+from muster.web.guard import ROLE_PREFIX
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -261,3 +262,18 @@ async def test_a_header_that_is_no_text_is_a_stranger(tmp_path: Path, token: byt
             answer = await reads.read()
             writes.close()
             assert answer.startswith(b"HTTP/1.1 401 "), answer[:200]
+
+
+async def test_who_may_get_paths_of_kubernetes_may_not_get_ours() -> None:
+    async with world() as here:
+        for name, url in (("discovery", "/api/*"), ("reader", "/dashboard/*")):
+            rules = [{"nonResourceURLs": [url], "verbs": ["get"]}]
+            role = {"metadata": {"name": name}, "rules": rules}
+            await post(here.admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
+        everybody = await account(here.admin, "default", "everybody", "discovery")
+        reader = await account(here.admin, "default", "reader", "reader")
+        gate = KubernetesGate(here.admin, ROLE_PREFIX)
+        assert await gate.refusal(PageRequest("get", "/api/v1/jobs", reader)) is None
+        refusal = await gate.refusal(PageRequest("get", "/api/v1/jobs", everybody))
+        assert refusal is not None
+        assert "nonResourceURLs [/dashboard/api/v1/jobs]" in refusal.text
