@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import pytest
 from tests.support.history import THINGS, Fault, HistoryServer, Thing
@@ -421,10 +422,12 @@ def test_an_informer_takes_a_server_that_has_come_back_at_its_word() -> None:
 
     async def run() -> None:
         server, clock, state = HistoryServer(), LoopClock(), "away"
+        asked_s: list[float] = []
 
         async def handle(request: Request) -> Response:
             if state == "away":
                 raise Unreachable("connection refused")
+            asked_s.append(clock.monotonic_s())
             if state == "starting":
                 return refused(429, "TooManyRequests", retryAfterSeconds=1)
             return await server.handle(request)
@@ -439,6 +442,7 @@ def test_an_informer_takes_a_server_that_has_come_back_at_its_word() -> None:
         state = "back"
         await clock.sleep(3)
         assert [key.name for key in informer.objects] == ["a"]
+        assert max(later - sooner for sooner, later in pairwise(asked_s)) < 3.0
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
