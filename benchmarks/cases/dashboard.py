@@ -6,11 +6,13 @@ import gzip
 import os
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -35,6 +37,7 @@ _CHANGED = 500
 _READERS = 300
 _UPDATES = 20
 _CLOCK = SystemClock()
+_PROGRAM = "from muster.cli.entry import main; main()"
 
 
 @case("w1", why="web: views and a change at 5,000 nodes and 140,000 pods, made and in bytes")
@@ -78,6 +81,32 @@ def code() -> Measured:
     return {"kilobytes": round(total / 1e3, 1), "of_it_libraries": round(vendored / 1e3, 1)}
 
 
+@case("w4", why="web: `muster jobs` with a filter over 12,000 jobs that wait, from end to end")
+def filtered() -> Measured:
+    return asyncio.run(_filtered())
+
+
+async def _filtered() -> Measured:
+    """The first of them meets a new moment; the best of the others is what a shell waits for."""
+    found: list[dict[str, Any]] = []
+    async with _serving(_moments()[1]) as url:
+        for flags in (["--state", "waiting", "--sort-by", "-gpus"], ["-u", "u7"], ["-q", "q003"]):
+            began_s, before = _CLOCK.monotonic_s(), os.times()
+            asking = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", _PROGRAM, "jobs", "-A", *flags, "--server", url,
+                stdout=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            rows = (await asking.communicate())[0].count(b"\n") - 1
+            took_s = round(_CLOCK.monotonic_s() - began_s, 3)
+            assert asking.returncode == 0
+            assert rows > 0
+            after = os.times()
+            worked_s = sum(after[:4]) - sum(before[:4])  # ours and the command's
+            words = {"flags": " ".join(flags), "rows": rows}
+            found.append({**words, "seconds": took_s, "processor_s": round(worked_s, 3)})
+    return {"seconds": min(one["seconds"] for one in found), "questions": found}
+
+
 def _bytes(body: bytes) -> dict[str, object]:
     return {"kilobytes": round(len(gzip.compress(body, 1)) / 1e3, 1)}
 
@@ -115,6 +144,19 @@ async def _readers() -> Measured:
         "kib_each": round(each_kib, 1),
         "heard": heard.decode().strip(),
     }
+
+
+@asynccontextmanager
+async def _serving(moment: Moment) -> AsyncIterator[str]:
+    """The address of a dashboard that shows it."""
+    board = Board("large")
+    board.show(moment, b"{}")
+    part = WebPart("127.0.0.1", 0, board, _CLOCK)
+    running = asyncio.create_task(part.run())
+    await part.listening.wait()
+    yield f"http://127.0.0.1:{part.port}"
+    part.stop()
+    await running
 
 
 def _later(moment: Moment, by: int) -> Moment:

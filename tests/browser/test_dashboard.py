@@ -18,6 +18,7 @@ from tests.support.served_web import Fixed
 from muster.base.clock import SystemClock
 from muster.base.offload import in_thread
 from muster.model.records import TopologyRecord
+from muster.runtime.page_access import PageRequest, Refusal
 from muster.testing import make
 from muster.web.board import Board, difference
 from muster.web.handlers import Handlers
@@ -35,6 +36,16 @@ spec:
   schedulerName: kai-scheduler
   containers: [{name: c, resources: {limits: {nvidia.com/gpu: "2"}}}]
 """
+
+
+class _Gate:
+    """Knows one token, until it ends."""
+
+    def __init__(self) -> None:
+        self.known = {"word"}
+
+    async def refusal(self, asked: PageRequest) -> Refusal | None:
+        return None if asked.token in self.known else Refusal(401, "who are you?")
 
 
 @dataclass
@@ -74,7 +85,7 @@ def _team(name: str, runs: int, waits: int) -> list[make.Part]:
 
 
 @asynccontextmanager
-async def _served(folder: Path | None = None) -> AsyncIterator[Site]:
+async def _served(folder: Path | None = None, gate: _Gate | None = None) -> AsyncIterator[Site]:
     """With a folder: of the company, whose journal and usage are written there."""
     board, clock = Board("laptop"), SystemClock()
     handlers = None
@@ -85,7 +96,7 @@ async def _served(folder: Path | None = None) -> AsyncIterator[Site]:
         live = LiveCluster(source, now, in_thread, folder / "journal", token_key=b"key")
         handlers = Handlers(live, usage_store=folder / "usage.db")
         board.show(moment_of(company.records()), b"{}")
-    part = WebPart("127.0.0.1", 0, board, clock, questions=handlers)
+    part = WebPart("127.0.0.1", 0, board, clock, gate, questions=handlers)
     running = asyncio.create_task(part.run())
     await part.listening.wait()
     yield Site(board, part)
@@ -291,6 +302,35 @@ async def test_a_lost_connection_is_said_and_what_was_seen_stays() -> None:
 async def test_a_name_that_does_not_exist_is_said() -> None:
     async with _open("job/default/none", *_team("a", 2, 0)) as (_, page):
         await expect(page.get_by_role("alert")).to_contain_text("There is no jobs/default/none.")
+
+
+async def test_from_another_machine_a_token_is_shown_once_and_its_end_is_noticed() -> None:
+    gate = _Gate()
+    async with _served(gate=gate) as site, browsing() as page:
+        site.show(*_team("a", 2, 0))
+        await page.set_extra_http_headers({"x-forwarded-for": "192.0.2.7"})
+        await page.goto(site.address("queues"))
+        await page.get_by_label("Token").fill("wrong")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("alert")).to_have_text("who are you?")
+        assert (await Axe().run(page)).response["violations"] == []
+        await page.get_by_label("Token").fill("word")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])"
+        assert await page.evaluate(kept) == '[{},{},""]'
+        await page.get_by_role("button", name="Log out").click()
+        await expect(page.get_by_label("Token")).to_be_visible()
+        await page.goto(f"http://127.0.0.1:{site.part.port}/#code=none")
+        await page.reload()
+        await expect(page.get_by_label("Token")).to_be_visible()
+        assert "code" not in page.url
+        await page.get_by_label("Token").fill("word")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".live")).to_contain_text("live")
+        gate.known.clear()
+        site.show(*_team("a", 3, 0))
+        await expect(page.get_by_label("Token")).to_be_visible()
 
 
 async def test_no_request_leaves_the_origin() -> None:

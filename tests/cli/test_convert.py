@@ -15,7 +15,10 @@ from muster.api.validation.queues import queue_problems
 from muster.cli.conversion.converted import CannotConvert, Converted
 from muster.cli.conversion.documents import converted, rendered
 from muster.cli.main import app
-from muster.engine.profiles.kube_batch import FLAT_CONF
+from muster.engine.config.conf import DEFAULT_PLUGINS
+from muster.engine.config.profile import Profile
+from muster.engine.profiles.kube_batch import FLAT_CONF, KUBE_BATCH
+from muster.engine.profiles.volcano import VOLCANO
 
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 _FILES = sorted(
@@ -195,3 +198,13 @@ def test_the_minimum_of_pods_without_a_group_is_told_where_to_stand() -> None:
     one = of({**job, "spec": {"template": {"metadata": meta, "spec": pod}}})
     assert one.objects[0]["spec"]["template"]["metadata"]["annotations"] == {}
     assert "batch-min-member (3) on the Job itself" in str(one.notes[0])
+
+
+@pytest.mark.parametrize("profile", [VOLCANO, KUBE_BATCH], ids=lambda each: each.name)
+def test_convert_knows_every_plugin_of_a_profile(profile: Profile) -> None:
+    for name in profile.plugins:
+        text = f"actions: allocate\ntiers:\n- plugins:\n  - name: {name}\n"
+        (one,) = converted(text, "given")
+        (said,) = (note.text for note in one.notes if note.path == f"plugins.{name}")
+        assert "no such plugin" not in said
+        assert "on by default" not in said or name in DEFAULT_PLUGINS

@@ -17,7 +17,7 @@ kind: Pod
 metadata: {{name: one, labels: {{kai.scheduler/queue: b}}}}
 spec:
   schedulerName: kai-scheduler
-  containers: [{{name: c, resources: {{limits: {{nvidia.com/gpu: "{gpus}"}}}}}}]
+  containers: [{{name: c, image: x, resources: {{limits: {{nvidia.com/gpu: "{gpus}"}}}}}}]
 """
 
 

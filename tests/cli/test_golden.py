@@ -34,7 +34,15 @@ kind: Pod
 metadata: {{name: one, labels: {{kai.scheduler/queue: serving}}}}
 spec:
   schedulerName: kai-scheduler
-  containers: [{{name: c, resources: {{limits: {{nvidia.com/gpu: "{gpus}"}}}}}}]
+  containers: [{{name: c, image: x, resources: {{limits: {{nvidia.com/gpu: "{gpus}"}}}}}}]
+"""
+_OTHER = """
+actions: allocate, reclaim
+placement: spread
+queueDepthPerAction: {reclaim: 5}
+usageDBConfig:
+  clientType: prometheus
+  connectionString: http://reader:secret@prometheus:9090
 """
 _PAGES: dict[str, tuple[int, str]] = {
     "status": (0, "status"),
@@ -78,6 +86,8 @@ _PAGES: dict[str, tuple[int, str]] = {
     "reasons": (0, "reasons Held"),
     "conf": (1, "conf check {folder}/wrong.yaml"),
     "conf-right": (0, "conf check {folder}/right.yaml"),
+    "conf-difference": (0, "conf check {folder}/other.yaml --diff"),
+    "conf-no-difference": (0, "conf check {folder}/same.yaml --diff"),
 }
 
 
@@ -87,6 +97,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (found / "fits.yaml").write_text(_PLANNED.format(gpus=2))
     (found / "large.yaml").write_text(_PLANNED.format(gpus=16))
     (found / "right.yaml").write_text("actions: allocate, reclaim\n")
+    (found / "other.yaml").write_text(_OTHER)
+    (found / "same.yaml").write_text("# as it is\n")
     (found / "wrong.yaml").write_text("actions: allocate\nqueueDepthPerAction:\n  allocate: many\n")
     return found
 

@@ -1,72 +1,113 @@
 """The whole product on a real API server, run from the operator's own Deployments while work runs.
 
-What a kubelet would start is started here: the command of each container with its flags, under the
-account of its pod. kwok runs the pods, kube-controller-manager makes them. Nobody reaches Services
-on this cluster, so the webhooks are off; `test_certificate_rotation` is about them.
+kube-controller-manager makes the pods; what a kubelet would start for them is started here, each a
+process: the command of its container with its flags, files and account. The webhooks are on. Pods
+of users are kwok's.
 """
 
 import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from aiohttp import ClientSession
 from tests.kube.test_install import _helm
 from tests.lab.test_operated_shards import _second_shard
-from tests.lab.test_operator import CONFIG, SHARD, Site, _leave_as_kai
+from tests.lab.test_operator import CONFIG, SHARD
+from tests.support.asking import Asking
 from tests.support.crds import install_crds
+from tests.support.flows import FLOWS, Flow
+from tests.support.granted import check_granted
+from tests.support.kais_cluster import leave_services, leave_webhooks, leave_work
+from tests.support.kais_webhooks import PATHS as KAIS_WEBHOOKS
 from tests.support.kube import ROOT, StartControlPlane
-from tests.support.lab import DEPLOYMENT, NODE, POD, POD_GROUP, Lab
-from tests.support.operated import HERE, Kubelet, Operated
+from tests.support.lab import DEPLOYMENT, NODE, POD, POD_GROUP, QUEUE, Lab
+from tests.support.operated import HERE
+from tests.support.page_readers import ELSEWHERE, account, post
+from tests.support.pod_network import PodNetwork
+from tests.support.pod_processes import OperatedByProcesses, PodProcesses
 
-import muster.services.scheduler.wiring  # noqa: F401 - kernels are there before leases run out
+from muster.api.config import Config
 from muster.api.meta import Key
-from muster.api.names import DEFAULT
-from muster.base.log import Level, Log
+from muster.client.errors import ApiError
 from muster.lab.control_plane import ControlPlane, Setup
-from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, ensure
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster
-from muster.lab.reservation_pods import build as build_reservations
+from muster.services.operator.settings import Release, Settings
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(900)]
 
 NODES = (NodeGroup("system", count=2), NodeGroup("gpu", count=2, gpus=Gpus(count=8)))
-NO_WEBHOOKS = {"admission": {"service": {"enabled": False}}}
+SHARED_GPUS = {"admission": {"gpuSharing": True}}
 CONFIG_BODY: dict[str, Any] = {
     "apiVersion": "kai.scheduler/v1",
     "kind": "Config",
     "metadata": {"name": "kai-config"},
-    "spec": {"namespace": HERE, **NO_WEBHOOKS},
+    "spec": {"namespace": HERE, **SHARED_GPUS},
 }
 POOL = "kai.scheduler/node-pool"
 IMAGE = ("--image-repository", "registry.example")
-Story = Callable[[Operated], Awaitable[None]]
+Story = Callable[[OperatedByProcesses], Awaitable[None]]
 
 
 @pytest.fixture
-def plane(start_control_plane: StartControlPlane) -> ControlPlane:
-    return start_control_plane(Setup(controller_manager=True, kwok=True, audit=True))
+def network() -> Iterator[PodNetwork]:
+    with PodNetwork() as made:
+        yield made
 
 
-def _told(plane: ControlPlane, folder: Path, story: Story) -> None:
-    async def main() -> None:
-        async with KubeCluster(plane, NODES) as cluster:
-            log = Log("operated", level=Level.ERROR)
-            lab = Lab(cluster, Installation(), cluster.clock, look_every_s=0.2)
-            world = Operated(lab, Kubelet(cluster, folder, log))
-            try:
-                await story(world)
-                await lab.check()
-            finally:
-                await world.kubelet.close()
+@pytest.fixture
+def plane(start_control_plane: StartControlPlane, network: PodNetwork) -> ControlPlane:
+    return start_control_plane(
+        network.joined(Setup(controller_manager=True, kwok=True, audit=True))
+    )
 
-    asyncio.run(main())
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a story is told."""
+
+    plane: ControlPlane
+    network: PodNetwork
+    folder: Path
+
+    def tell(self, story: Story, nodes: Sequence[NodeGroup] = NODES) -> None:
+        """At its end the cluster is checked, and that nobody was refused anything."""
+
+        async def main() -> None:
+            async with KubeCluster(self.plane, nodes) as cluster:
+                lab = Lab(cluster, Installation(), cluster.clock, look_every_s=0.2)
+                kubelet = PodProcesses(cluster, self.folder, self.network)
+                async with OperatedByProcesses(lab, kubelet) as world:
+                    await story(world)
+                    await lab.check()
+
+        asyncio.run(main())
+        assert _refused(self.plane) == []
+
+
+@pytest.fixture
+def site(plane: ControlPlane, network: PodNetwork, tmp_path: Path) -> Site:
+    return Site(plane, network, tmp_path)
+
+
+def _refused(plane: ControlPlane) -> list[str]:
+    """What our services asked for and may not. Whose shard has gone may no more lead it, and may
+    still want to say so."""
+    return [
+        f"{event['user']['username']} {event['verb']} {event['requestURI']}"
+        for event in plane.audit_events()
+        if event["user"]["username"].startswith("system:serviceaccount:kai-")
+        and event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
+        and event["objectRef"].get("name") != "kai-scheduler-b"
+    ]
 
 
 def _muster(plane: ControlPlane, *words: str) -> str:
@@ -77,16 +118,7 @@ def _muster(plane: ControlPlane, *words: str) -> str:
     return done.stderr
 
 
-async def _meanwhile(world: Operated, work: Callable[[], object]) -> None:
-    """Something that a person waits for, while the cluster goes on."""
-    running = asyncio.ensure_future(asyncio.to_thread(work))
-    while not running.done():
-        await world.turn()
-        await asyncio.wait((running,), timeout=0.5)
-    await running
-
-
-async def _until_all_ready(world: Operated) -> None:
+async def _until_all_ready(world: OperatedByProcesses) -> None:
     await world.until_ready(CONFIG, "kai-config")
     await world.until_ready(SHARD, "default")
 
@@ -115,13 +147,44 @@ def _ended_by_us(plane: ControlPlane) -> list[str]:
     ]
 
 
+_MIG = NodeGroup("mig", gpus=Gpus(count=1, mig={"1g.10gb": 2}, mig_gpus=1))
+_CLAIMED = NodeGroup("dra", count=2, gpus=Gpus(count=2, driver="gpu.example.com"))
+_FLOWS: dict[str, tuple[tuple[NodeGroup, ...], tuple[str, ...]]] = {
+    # What needs nodes of its own kind is told where these are.
+    "muster": (
+        (NodeGroup("gpu", count=2, gpus=Gpus(count=2)),),
+        (
+            *("plain", "accounting", "gang", "elastic", "volumes"),
+            *("reclaim", "preemption", "consolidation"),
+        ),
+    ),
+    "kubectl": (
+        (NodeGroup("gpu", count=1, gpus=Gpus(count=2)), _MIG, _CLAIMED),
+        ("fraction", "memory", "mig", "devices"),
+    ),
+    "helm": (
+        (NodeGroup("gpu", count=4, gpus=Gpus(count=1), topology={"example.com/rack": 2}),),
+        ("topology",),
+    ),
+}
+"""By way of installing: what there is, and what is done there."""
+_NAMED = {flow.name: flow for flow in FLOWS}
+
+
+def test_every_flow_is_told_somewhere() -> None:
+    told = {name for _, names in _FLOWS.values() for name in names}
+    # The same as the gang's, for those who choose how pods are bound.
+    assert {*_NAMED} - told == {"direct"}
+
+
 @pytest.mark.parametrize("way", ["muster", "kubectl", pytest.param("helm", marks=pytest.mark.helm)])
-def test_each_way_of_installing_gives_a_product_that_runs_work(
-    plane: ControlPlane, tmp_path: Path, way: str
-) -> None:
+def test_each_way_of_installing_gives_a_product_that_runs_work(site: Site, way: str) -> None:
+    plane, folder = site.plane, site.folder
+    nodes, flows = _FLOWS[way]
+
     def install() -> None:
         if way == "muster":
-            file = tmp_path / "config.yaml"
+            file = folder / "config.yaml"
             file.write_text(yaml.safe_dump(CONFIG_BODY))
             told = _muster(plane, "install", *IMAGE, "--config", str(file), "--wait")
             assert "ready" in told
@@ -129,25 +192,78 @@ def test_each_way_of_installing_gives_a_product_that_runs_work(
             plane.kubectl("apply", "--server-side", "-k", str(ROOT / "deploy"))
         else:
             chart = ["muster", str(ROOT / "deploy" / "chart"), "--namespace", HERE]
-            _helm(plane, "install", *chart, "--create-namespace")
+            shown = ("--set", "dashboard.enabled=true")
+            _helm(plane, "install", *chart, "--create-namespace", *shown)
 
-    async def story(world: Operated) -> None:
-        await _meanwhile(world, install)
+    async def story(world: OperatedByProcesses) -> None:
+        await asyncio.to_thread(install)
         await world.until(lambda: _is_there(world.lab), "there is a Config")
-        await world.lab.cluster.writer.patch(CONFIG, Key("", "kai-config"), {"spec": NO_WEBHOOKS})
+        await world.lab.cluster.writer.patch(CONFIG, Key("", "kai-config"), {"spec": SHARED_GPUS})
         await _until_all_ready(world)
-        assert {"muster-operator", "binder", "pod-grouper"} <= {*world.kubelet.running}
-        await world.lab.job("gang", pods=2, gpus=8)
-        await world.until_running("gang", 2)
+        services = [*_SERVICES, *(["dashboard"] if way == "helm" else [])]
+        assert world.kubelet.apps() == {*map(_app, services), "muster-operator"}
+        settings = Settings.of(Config(), Release())
+        cluster, is_file = world.kubelet.cluster, way == "kubectl"
+        await check_granted(cluster, settings, services, makes_defaults=is_file)
+        with pytest.raises(ApiError, match="denied the request"):
+            await world.lab.queue("own-parent", gpus=1, parent="own-parent")
+        for name in flows:
+            await _tell(world.lab, _NAMED[name])
+        if way == "helm":
+            await _dashboard_answers(world)
 
-    _told(plane, tmp_path, story)
+    site.tell(story, (NodeGroup("system", count=2), *nodes))
+
+
+_SERVICES = (
+    *("admission", "binder", "pod-grouper", "podgroup-controller", "queue-controller"),
+    *("node-scale-adjuster", "scheduler"),
+)
+"""By their accounts."""
+
+
+def _app(service: str) -> str:
+    """Of shards there is one each."""
+    shards = {"scheduler": "kai-scheduler-default", "dashboard": "dashboard-default"}
+    return shards.get(service, service)
+
+
+async def _dashboard_answers(world: OperatedByProcesses) -> None:
+    """Whom the API server lets read the path, and nobody else who comes from elsewhere."""
+    admin, path = world.lab.cluster.writer.connection, "/api/v1/status"
+    rules = [{"nonResourceURLs": ["/api/v1/*"], "verbs": ["get"]}]
+    role = {"metadata": {"name": "reader"}, "rules": rules}
+    await post(admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
+    reader = await account(admin, "default", "reader", "reader")
+    stranger = await account(admin, "default", "stranger")
+    url = f"http://127.0.0.1:{world.kubelet.port_of('dashboard-default', 8765)}{path}"
+    told: dict[str, int] = {}
+
+    async def answers() -> bool:
+        for token in (reader, stranger, ""):
+            headers = {**ELSEWHERE, **({"authorization": f"Bearer {token}"} if token else {})}
+            async with ClientSession() as session, session.get(url, headers=headers) as answer:
+                told[token] = answer.status
+        return [*told.values()] == [200, 403, 401]
+
+    await world.until(answers, "the dashboard answers whom it may")
+
+
+async def _tell(lab: Lab, flow: Flow) -> None:
+    for step in (flow.once, flow.before, flow.work, flow.done, flow.end):
+        await step(lab)
+    for queue in await lab.all(QUEUE):
+        # The next has its own of the same name.
+        if not queue["metadata"]["name"].startswith("default-"):
+            await lab.cluster.writer.delete(QUEUE, Key("", queue["metadata"]["name"]))
 
 
 async def _is_there(lab: Lab) -> bool:
     return bool(await lab.all(CONFIG))
 
 
-def test_work_runs_on_through_an_upgrade_and_back(plane: ControlPlane, tmp_path: Path) -> None:
+def test_work_runs_on_through_an_upgrade_and_back(site: Site) -> None:
+    plane, tmp_path = site.plane, site.folder
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(CONFIG_BODY))
 
@@ -155,34 +271,33 @@ def test_work_runs_on_through_an_upgrade_and_back(plane: ControlPlane, tmp_path:
         words = (*IMAGE, "--image-tag", tag, "--config", str(file), "--wait")
         return lambda: _muster(plane, "install", *words)
 
-    async def story(world: Operated) -> None:
+    async def story(world: OperatedByProcesses) -> None:
         lab = world.lab
-        await _meanwhile(world, install("1"))
+        await asyncio.to_thread(install("1"))
         await lab.job("before", pods=2, gpus=4)
         await world.until_running("before", 2)
         held = await _identities(lab)
         for number, tag in enumerate(("2", "1")):
             # Comes while services are replaced.
             await lab.job(f"during-{number}", pods=2, gpus=1)
-            await _meanwhile(world, install(tag))
+            await asyncio.to_thread(install(tag))
             await world.until_running(f"during-{number}", 2)
             assert await _images(lab) == {f"registry.example/muster:{tag}"}
         after = await _identities(lab)
         assert {name: after.get(name) for name in held} == held
         assert _ended_by_us(plane) == []
 
-    _told(plane, tmp_path, story)
+    site.tell(story)
 
 
-def test_work_runs_on_while_config_shards_and_leaders_change(
-    plane: ControlPlane, tmp_path: Path
-) -> None:
+def test_work_runs_on_while_config_shards_and_leaders_change(site: Site) -> None:
+    plane, tmp_path = site.plane, site.folder
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(CONFIG_BODY))
 
-    async def story(world: Operated) -> None:
+    async def story(world: OperatedByProcesses) -> None:
         lab, writer = world.lab, world.lab.cluster.writer
-        await _meanwhile(world, lambda: _muster(plane, "install", *IMAGE, "--config", str(file)))
+        await asyncio.to_thread(lambda: _muster(plane, "install", *IMAGE, "--config", str(file)))
         await _until_all_ready(world)
         await writer.patch(NODE, Key("", "gpu-1"), {"metadata": {"labels": {POOL: "b"}}})
         await _second_shard(world)
@@ -195,7 +310,7 @@ def test_work_runs_on_while_config_shards_and_leaders_change(
         await world.until(lambda: _all_say(lab, "--log-json"), "every Deployment has changed")
         await lab.job("third", pods=2, gpus=1)
         await world.until_running("third", 2)
-        world.kubelet.running["kai-scheduler-default"].supervisor.kill()
+        world.kubelet.kill("kai-scheduler-default")
         await lab.job("fourth", pods=2, gpus=1)
         await world.until_running("fourth", 2)
         await writer.delete(SHARD, Key("", "b"))
@@ -204,7 +319,7 @@ def test_work_runs_on_while_config_shards_and_leaders_change(
         assert {name: after.get(name) for name in held} == held
         assert _ended_by_us(plane) == []
 
-    _told(plane, tmp_path, story)
+    site.tell(story)
 
 
 async def _all_say(lab: Lab, flag: str) -> bool:
@@ -215,8 +330,8 @@ async def _all_say(lab: Lab, flag: str) -> bool:
     )
 
 
-async def _has_ended(world: Operated, name: str) -> bool:
-    return name not in world.kubelet.running
+async def _has_ended(world: OperatedByProcesses, name: str) -> bool:
+    return name not in world.kubelet.apps()
 
 
 async def _images(lab: Lab) -> set[str]:
@@ -226,24 +341,27 @@ async def _images(lab: Lab) -> set[str]:
     }
 
 
-def test_a_cluster_of_kai_is_taken_over_and_nothing_restarts(
-    plane: ControlPlane, tmp_path: Path
-) -> None:
-    async def story(world: Operated) -> None:
+def test_a_cluster_of_kai_is_taken_over_and_nothing_restarts_or_is_refused(site: Site) -> None:
+    """Its webhooks are asked all the while: by KAI's rules at first, and by ours at the end."""
+    plane = site.plane
+
+    async def story(world: OperatedByProcesses) -> None:
         lab = world.lab
-        install_crds(plane)
-        await _kais_cluster(plane, lab)
+        await asyncio.to_thread(install_crds, plane)
+        await leave_services(lab, CONFIG_BODY["spec"])
+        await world.until(lambda: _are_ready(world, *KAIS_WEBHOOKS), "KAI's webhooks are there")
+        await leave_work(lab)
+        await leave_webhooks(lab)
         await world.until_running("train", 2)
         await world.until_running("half", 2)
         held, groups = await _identities(lab), await _group_names(lab)
-        await _meanwhile(world, lambda: _muster(plane, "install", *IMAGE, "--wait"))
-        reservations = HostedService(
-            DEFAULT.reservation_service_account,
-            lambda supervisor: build_reservations(supervisor, DEFAULT),
-            None,
-            DEFAULT.reservation_namespace,
-        )
-        await lab.cluster.start(reservations)
+        with Asking(plane) as asking:
+            await asyncio.to_thread(asking.until_more, 3)
+            await asyncio.to_thread(lambda: _muster(plane, "install", *IMAGE, "--wait"))
+            await asyncio.to_thread(asking.until_more, 3)
+        assert asking.refused == []
+        with pytest.raises(ApiError, match="denied the request"):
+            await lab.queue("own-parent", gpus=1, parent="own-parent")
         # 4 GPUs are train's, one is shared: 11 of 16 are free.
         for number in range(12):
             await lab.pod(f"new-{number}", gpus=1)
@@ -255,7 +373,11 @@ def test_a_cluster_of_kai_is_taken_over_and_nothing_restarts(
         assert await _images(lab) == {"registry.example/muster:0.1.0"}
         assert _ended_by_us(plane) == []
 
-    _told(plane, tmp_path, story)
+    site.tell(story)
+
+
+async def _are_ready(world: OperatedByProcesses, *apps: str) -> bool:
+    return {*apps} <= world.kubelet.apps() - {*world.kubelet.unready()}
 
 
 async def _says_why(lab: Lab) -> bool:
@@ -265,65 +387,3 @@ async def _says_why(lab: Lab) -> bool:
 
 async def _group_names(lab: Lab) -> set[str]:
     return {one["metadata"]["name"] for one in await lab.all(POD_GROUP)}
-
-
-async def _kais_cluster(plane: ControlPlane, lab: Lab) -> None:
-    """Config, shard, queues, services, a gang, a GPU that two pods share: as KAI leaves them."""
-    writer = lab.cluster.writer
-    reservations = DEFAULT.reservation_namespace
-    for name in (HERE, reservations):
-        await ensure(writer, NAMESPACE, {"metadata": {"name": name}})
-    account = {"metadata": {"name": DEFAULT.reservation_service_account}}
-    await ensure(writer, ACCOUNT, account, reservations)
-    image = {"repository": "elsewhere/kai", "name": "binder", "tag": "v0.17.0"}
-    config = await lab.create(
-        CONFIG,
-        {**CONFIG_BODY, "spec": {**CONFIG_BODY["spec"], "binder": {"service": {"image": image}}}},
-    )
-    await lab.create(SHARD, {"metadata": {"name": "default"}, "spec": {}})
-    await lab.queue("default-parent-queue", gpus=16)
-    await lab.queue("default-queue", gpus=16, parent="default-parent-queue")
-    await _leave_as_kai(Site(lab.cluster, lab.clock), config)  # type: ignore[arg-type]
-    await _gang(lab)
-    await _shared_gpu(lab)
-
-
-async def _gang(lab: Lab) -> None:
-    group = {"metadata": {"name": "pg-train"}, "spec": {"queue": "default-queue", "minMember": 2}}
-    await lab.create(POD_GROUP, group)
-    for number in range(2):
-        where = {"nodeName": f"gpu-{number}"}
-        notes = {"pod-group-name": "pg-train"}
-        await lab.pod(f"train-{number}", gpus=2, spec=where, annotations=notes)
-
-
-async def _shared_gpu(lab: Lab) -> None:
-    device, where = "a1b2c3", {"nodeName": "gpu-0"}
-    gpu = {"limits": {"nvidia.com/gpu": "1"}}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": "gpu-reservation-gpu-0-x7k2p",
-            "labels": {"app": DEFAULT.reservation_app, "runai-gpu-group": device},
-            "annotations": {"run.ai/reserve_for_gpu_index": "GPU-gpu-0-0"},
-        },
-        "spec": {
-            **where,
-            "serviceAccountName": DEFAULT.reservation_service_account,
-            "containers": [
-                {"name": "resource-reservation", "image": "elsewhere", "resources": gpu}
-            ],
-        },
-    }
-    await lab.cluster.writer.create(POD, body, DEFAULT.reservation_namespace)
-    for name in ("half-a", "half-b"):
-        notes = {
-            "gpu-fraction": "0.5",
-            "received-resource-type": "Fraction",
-            "pod-group-name": f"pg-{name}",
-        }
-        labels = {"runai-gpu-group": device}
-        group = {"metadata": {"name": f"pg-{name}"}, "spec": {"queue": "default-queue"}}
-        await lab.create(POD_GROUP, {**group, "spec": {**group["spec"], "minMember": 1}})
-        await lab.pod(name, annotations=notes, labels=labels, spec=where)

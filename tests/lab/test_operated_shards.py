@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.lab.test_operator import CONFIG, HERE, SHARD
 from tests.support.lab import CONFIG_MAP, DEFINITION, POD, POD_GROUP, QUEUE, RESERVATIONS
-from tests.support.operated import Operated, operated
+from tests.support.operated import AnyOperated, Operated, operated
 
 from muster.api import kinds
 from muster.api.meta import Key
@@ -24,7 +24,7 @@ NODES = (
 )
 
 
-async def _second_shard(world: Operated) -> None:
+async def _second_shard(world: AnyOperated) -> None:
     spec = {"partitionLabelValue": "b", "placementStrategy": {"gpu": "spread", "cpu": "spread"}}
     await world.lab.create(SHARD, {"metadata": {"name": "b"}, "spec": spec})
     resources = {"cpu": _EACH, "memory": _EACH, "gpu": _EACH}

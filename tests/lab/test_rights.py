@@ -1,20 +1,31 @@
 """Roles hold what services ask of a real API server: no less, and no more."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import pytest
 from tests.support.flows import FLOWS, settle
 from tests.support.kube import StartControlPlane
 from tests.support.kube_lab import on_kube
-from tests.support.lab import CONFIG_MAP, Lab
+from tests.support.lab import CONFIG_MAP, POD, Lab, Setting
+from tests.support.page_readers import ELSEWHERE, account, post
 
-from muster.api.names import ANNOTATION_SHARED_GPU_CONFIG_MAP
+from muster.api.meta import Key
+from muster.api.names import ANNOTATION_SHARED_GPU_CONFIG_MAP, DEFAULT
+from muster.cli.web import Site, build_web
 from muster.lab.audit import Permission
 from muster.lab.control_plane import ControlPlane, Setup
 from muster.lab.hosting import HostedService, unwrapped
 from muster.lab.install import Installation
+from muster.runtime.page_access import KubernetesGate
+from muster.runtime.supervisor import Supervisor
 from muster.services.binder.steps.gpu_sharing import CONFIG_MAP_LABEL
+from muster.services.scheduler.options import SchedulerServiceConfig
+from muster.services.scheduler.roles import observer_rights
+from muster.sim.kubelet.nodes import Gpus, NodeGroup
+from muster.web.server import WebPart
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 
@@ -83,8 +94,9 @@ NEEDED_ELSEWHERE: dict[str, list[str]] = {
 }
 """What no flow of these asks for, and when it is asked for."""
 _NAMED = {flow.name: flow for flow in FLOWS}
-_NOT_HERE = ("scaleadjuster",)
-"""Takes part in none of the flows."""
+_ONE_GPU = (NodeGroup("gpu", count=1, gpus=Gpus(count=1)),)
+_SCALING = DEFAULT.scale_adjust_namespace
+_PATHS = ("/api/v1/status", "/api/v1/jobs", "/")
 
 
 def _granted(service: HostedService) -> Iterator[tuple[Permission, str]]:
@@ -133,11 +145,11 @@ def test_the_audit_log_shows_what_the_roles_say(start_control_plane: StartContro
         if flow.name in _TOLD:
             _tell(plane, flow)
     on_kube(plane, _inherit, _NAMED["fraction"].setting(unwrapped, period_s=0.1))
+    on_kube(plane, _ask_for_a_node, Setting(nodes=_ONE_GPU))
+    on_kube(plane, _look, Setting(nodes=_ONE_GPU))
     events = plane.audit_events()
     unused: dict[str, list[str]] = {}
-    for service in Installation().services:
-        if service.name in _NOT_HERE:
-            continue
+    for service in (*Installation().services, _WEB):
         user = f"system:serviceaccount:{service.namespace}:{service.name}"
         assert _refused(events, user) == [], service.name
         used, granted = _used(events, user), set(_granted(service))
@@ -167,6 +179,63 @@ async def _inherit(lab: Lab) -> None:
     named = {"gpu-fraction": "0.5", ANNOTATION_SHARED_GPU_CONFIG_MAP: "heir"}
     await lab.pod("heir", annotations=named)
     await settle(lab, heir=1)
+
+
+async def _ask_for_a_node(lab: Lab) -> None:
+    """A share that finds no room has a scaling pod, until it is gone."""
+    await lab.pod("full", gpus=1)
+    await settle(lab, full=1)
+    await lab.pod("share", annotations={"gpu-fraction": "0.5"})
+
+    async def asked() -> bool:
+        return bool(await lab.all(POD, _SCALING))
+
+    async def withdrawn() -> bool:
+        return not await lab.all(POD, _SCALING)
+
+    await lab.until(asked, why="an autoscaler is asked")
+    await lab.cluster.writer.delete(POD, Key(lab.namespace, "share"))
+    await lab.until(withdrawn, why="and no longer")
+
+
+async def _look(lab: Lab) -> None:
+    """The dashboard, read by somebody from elsewhere who may and by somebody who may not."""
+    parts: list[WebPart] = []
+
+    def build(supervisor: Supervisor) -> None:
+        gate = KubernetesGate(supervisor.connection)
+        site = Site(("127.0.0.1", 0), gate=gate)
+        parts.append(build_web(supervisor, SchedulerServiceConfig(), site))
+
+    await lab.cluster.start(replace(_WEB, build=build))
+    await lab.pod("seen", gpus=1)
+    await settle(lab, seen=1)
+    admin = lab.cluster.writer.connection
+    rules = [{"nonResourceURLs": [*_PATHS], "verbs": ["get"]}]
+    role = {"metadata": {"name": "reader"}, "rules": rules}
+    await post(admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
+    reader = await account(admin, lab.namespace, "reader", "reader")
+    stranger = await account(admin, lab.namespace, "stranger")
+    (part,) = parts
+
+    async def answers() -> bool:
+        return await _status(part, _PATHS[0], reader) == 200
+
+    await lab.until(answers, why="the cluster is read")
+    for path in _PATHS:
+        assert await _status(part, path, reader) == 200
+        assert await _status(part, path, stranger) == 403
+        assert await _status(part, path, "") == 401
+
+
+async def _status(part: WebPart, path: str, token: str) -> int:
+    headers = {**ELSEWHERE, **({"authorization": f"Bearer {token}"} if token else {})}
+    url = f"http://127.0.0.1:{part.port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
+        return answer.status
+
+
+_WEB = HostedService("web", lambda _: None, observer_rights())
 
 
 def _tell(plane: ControlPlane, flow: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.apply import apply
-from tests.support.lab import CONFIG_MAP, EVENT, POD, InWorld, Lab, Setting, in_lab
+from tests.support.lab import CONFIG_MAP, EVENT, NODE, POD, InWorld, Lab, Setting, in_lab
 
 from muster.api.meta import Key
 from muster.api.profiles import ProfileName
@@ -306,6 +306,19 @@ def test_the_examples_run_to_their_ends() -> None:
         await until_phase(lab, "Completed", "training")
         await until_phase(lab, "Completed", "pipeline")
         assert (await lab.get(CRON_JOB, "nightly"))["spec"]["timeZone"] == "Europe/Berlin"
+
+    in_lab(story, OURS)
+
+
+def test_pods_go_where_their_image_is_already() -> None:
+    async def story(lab: Lab) -> None:
+        image = {"names": ["work:latest"], "sizeBytes": 4 << 30}
+        await lab.cluster.writer.patch(
+            NODE, Key("", "node-2"), {"status": {"images": [image]}}, subresource="status"
+        )
+        await lab.create(JOB, job(replicas=1))
+        await until_phase(lab, "Running")
+        assert (await lab.get(POD, "train-worker-0"))["spec"]["nodeName"] == "node-2"
 
     in_lab(story, OURS)
 

@@ -91,7 +91,7 @@ pods = st.fixed_dictionaries(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(pods, min_size=1, max_size=4))
 def test_an_interned_pod_makes_the_same_task_record(written: list[dict[str, Any]]) -> None:
-    keeper = PodInterner()
+    keeper = PodInterner(keeps_images=True)
     for plain in written:
         whole = from_builtins(Pod, plain)
         kept = keeper(decode(RawPod, json.dumps(plain)))

@@ -28,6 +28,7 @@ from tests.support.lab import (
 )
 
 from muster.api.meta import Key
+from muster.api.names import DEFAULT
 from muster.client.errors import NotFound
 from muster.client.kinds import plain_kind
 from muster.client.write import Deletion, Propagation
@@ -94,7 +95,7 @@ class Flow:
         Pods that hold shared GPUs are the binder's to delete: it is to be seen doing so.
         """
         for kind in (JOB, REPLICA_SET, POD, VOLUME_CLAIM, VOLUME, RESOURCE_CLAIM):
-            for found in await lab.all(kind):
+            for found in await _of_users(lab, kind):
                 if found["metadata"].get("namespace") == RESERVATIONS:
                     continue
                 await _delete(lab, kind, Key(found["metadata"].get("namespace", ""), _name(found)))
@@ -418,7 +419,13 @@ async def _check_gangs(lab: Lab, parted_since_s: dict[str, float]) -> None:
 async def _nothing_is_left(lab: Lab) -> bool:
     """Groups and requests go with their owners, in their own time: they may meet the next."""
     kinds = (JOB, REPLICA_SET, POD, RESOURCE_CLAIM, VOLUME_CLAIM, VOLUME)
-    return not any([await lab.all(kind) for kind in kinds])
+    return not any([await _of_users(lab, kind) for kind in kinds])
+
+
+async def _of_users(lab: Lab, kind: Any) -> list[Any]:
+    """Where services run in pods, these stay."""
+    ours = DEFAULT.namespace
+    return [one for one in await lab.all(kind) if one["metadata"].get("namespace") != ours]
 
 
 async def _ensure(lab: Lab, kind: Any, name: str, **body: Any) -> None:

@@ -211,6 +211,7 @@ class Setting:
     conf_file: Path | None = None
     cycle_log_folder: Path | None = None
     usage_store: Path | None = None
+    usage_in_cluster: bool = False
     without: Sequence[str] = ()
     hami_core: bool = False
     dialect: ProfileName = ProfileName.KAI
@@ -243,6 +244,7 @@ def in_lab(scenario: Story, setting: Setting | None = None, run: Run = run_virtu
             conf_file=told.conf_file,
             cycle_log_folder=told.cycle_log_folder,
             usage_store=told.usage_store,
+            usage_in_cluster=told.usage_in_cluster,
             without=told.without,
             hami_core=told.hami_core,
             dialect=told.dialect,

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from tests.support.lab import DEFINITION, DEPLOYMENT, POD, Lab
@@ -51,7 +51,8 @@ from muster.sim.kubelet.nodes import NodeGroup
 
 HERE = DEFAULT.namespace
 _COMMANDS = {service.name: service for service in SERVICES}
-_MOUNTED = "/etc/muster"
+_MOUNTED = ("/etc/muster", "/tmp/k8s-webhook-server")
+"""Ours, and KAI's."""
 _WRITTEN = "/var/lib/muster"
 _SYSTEM = NodeGroup("system", count=2)
 
@@ -67,7 +68,7 @@ class _Running:
 class Kubelet:
     """Starts, restarts and ends the processes of the operator's Deployments."""
 
-    cluster: Cluster | KubeCluster
+    cluster: Cluster
     folder: Path
     log: Log
     handler: AdmissionHandler | None = None
@@ -76,17 +77,27 @@ class Kubelet:
     async def follow(self) -> None:
         """Look at all Deployments and act."""
         listed = (await self.cluster.reader.list(DEPLOYMENT, Selection(HERE))).objects
-        wanted = {one["metadata"]["name"]: one for one in listed if "command" in _container(one)}
+        wanted = {one["metadata"]["name"]: one for one in listed if "command" in container_of(one)}
         for name in [*self.running]:
             running = self.running[name]
-            is_as_wanted = name in wanted and _container(wanted[name]) == running.container
+            is_as_wanted = name in wanted and container_of(wanted[name]) == running.container
             if not is_as_wanted or running.task.done():
                 await self.end(name)
         for name, deployment in wanted.items():
             with suppress(NotFound):  # A volume is not there yet: its pod waits.
-                await self._mount(name, deployment)
+                spec = deployment["spec"]["template"]["spec"]
+                await mount(self.cluster, self.folder / name, spec)
                 if name not in self.running:
                     await self._start(name, deployment)
+        for pod in (await self.cluster.reader.list(POD, Selection(HERE))).objects:
+            if not pod["spec"].get("nodeName"):  # What kube-scheduler would do.
+                await self.cluster.writer.bind(Key(HERE, pod["metadata"]["name"]), "system-0")
+
+    def apps(self) -> set[str]:
+        return {*self.running}
+
+    def unready(self) -> list[str]:
+        return [name for name, one in self.running.items() if one.supervisor.readiness()]
 
     async def end(self, name: str) -> None:
         ended = self.running.pop(name)
@@ -103,9 +114,9 @@ class Kubelet:
         return msgspec.json.encode(self.handler.answer(path, msgspec.json.decode(body)))
 
     async def _start(self, name: str, deployment: Any) -> None:
-        container, spec = _container(deployment), deployment["spec"]["template"]["spec"]
+        container, spec = container_of(deployment), deployment["spec"]["template"]["spec"]
         service = _COMMANDS[container["command"][1]]
-        args = [self._placed(name, arg) for arg in container["args"]]
+        args = [placed(self.folder / name, arg) for arg in container["args"]]
         command = COMMANDS[service.name].load(service.name)
         written = command.make_context(service.name, args).params
         given = {key: flag.value(written[key]) for key, flag in service.flags.items()}
@@ -118,49 +129,48 @@ class Kubelet:
         supervisor = Supervisor(
             name, connection, log=log, elector=elector, recorder=Recorder(writer, name, log=log)
         )
-        is_virtual = isinstance(self.cluster, Cluster)
-        built = service.wiring.build(supervisor, _in_process(config) if is_virtual else config)
+        built = service.wiring.build(supervisor, _in_process(config))
         if isinstance(built, AdmissionHandler):
             self.handler = built
         task = asyncio.create_task(supervisor.run(), name=name)
         self.running[name] = _Running(container, supervisor, task)
 
     async def _connection(self, who: str, account: str) -> Connection:
-        if isinstance(self.cluster, KubeCluster):
-            return await self.cluster.connect(who, Key(HERE, account))
         found = await self.cluster.reader.get(ACCOUNT, Key(HERE, account))
         token = self.cluster.server.tokens.issue(found, self.cluster.clock.now_s(), 10**8)
         transport = self.cluster.transport(who, token)
         return Connection(transport, self.cluster.clock, Rand(len(who)), user_agent=who)
 
-    def _placed(self, name: str, arg: str) -> str:
-        for path in (_MOUNTED, _WRITTEN):
-            arg = arg.replace(path, str(self.folder / name))
-        return arg
 
-    async def _mount(self, name: str, deployment: Any) -> None:
-        """Config maps and secrets as files, in place of where the container would see them."""
-        spec = deployment["spec"]["template"]["spec"]
-        volumes = {one["name"]: one for one in spec["volumes"]}
-        for mount in _container(deployment)["volumeMounts"]:
-            if mount["mountPath"].startswith(_MOUNTED):
-                where = mount["mountPath"].replace(_MOUNTED, str(self.folder / name))
-                await self._write(Path(where), volumes[mount["name"]])
+def placed(folder: Path, arg: str) -> str:
+    """A flag with the paths of this machine in place of those that a container sees."""
+    for path in (*_MOUNTED, _WRITTEN):
+        arg = arg.replace(path, str(folder))
+    return arg
 
-    async def _write(self, where: Path, volume: Any) -> None:
-        if "configMap" in volume:
-            key = Key(HERE, volume["configMap"]["name"])
-            data = (await self.cluster.reader.get(CONFIG_MAP, key))["data"]
-            items = volume["configMap"].get("items")
-            paths = (
-                {one["key"]: one["path"] for one in items} if items else {key: key for key in data}
-            )
-            files = {path: data[key].encode() for key, path in paths.items()}
-        else:
-            key = Key(HERE, volume["secret"]["secretName"])
-            data = (await self.cluster.reader.get(SECRET, key))["data"]
-            files = {name: base64.b64decode(text) for name, text in data.items()}
-        _put(where, files)
+
+async def mount(cluster: Cluster | KubeCluster, folder: Path, spec: Any) -> None:
+    """Config maps and secrets of a pod as files, in place of where its container would see them."""
+    volumes = {one["name"]: one for one in spec.get("volumes", ())}
+    (container,) = spec["containers"]
+    for mounted in container.get("volumeMounts", ()):
+        if mounted["mountPath"].startswith(_MOUNTED):
+            where = placed(folder, mounted["mountPath"])
+            await _write(cluster, Path(where), volumes[mounted["name"]])
+
+
+async def _write(cluster: Cluster | KubeCluster, where: Path, volume: Any) -> None:
+    if "configMap" in volume:
+        key = Key(HERE, volume["configMap"]["name"])
+        data = (await cluster.reader.get(CONFIG_MAP, key))["data"]
+        items = volume["configMap"].get("items")
+        paths = {one["key"]: one["path"] for one in items} if items else {key: key for key in data}
+        files = {path: data[key].encode() for key, path in paths.items()}
+    else:
+        key = Key(HERE, volume["secret"]["secretName"])
+        data = (await cluster.reader.get(SECRET, key))["data"]
+        files = {name: base64.b64decode(text) for name, text in data.items()}
+    _put(where, files)
 
 
 def _put(where: Path, files: Mapping[str, bytes]) -> None:
@@ -170,8 +180,10 @@ def _put(where: Path, files: Mapping[str, bytes]) -> None:
             (where / name).write_bytes(content)
 
 
-def _container(deployment: Any) -> Any:
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+def container_of(made: Any) -> Any:
+    """Of a pod, or of a Deployment's pods."""
+    spec = made["spec"]
+    (container,) = spec.get("template", made)["spec"]["containers"]
     return container
 
 
@@ -185,12 +197,22 @@ def _in_process(config: Any) -> Any:
     return config
 
 
+class Host(Protocol):
+    """Runs what Deployments say, somewhere."""
+
+    async def follow(self) -> None: ...
+
+    def unready(self) -> list[str]: ...
+
+    def apps(self) -> set[str]: ...
+
+
 @dataclass(slots=True)
-class Operated:
+class AnyOperated:
     """A cluster that the operator runs."""
 
     lab: Lab
-    kubelet: Kubelet
+    kubelet: Host
 
     async def until(self, so: Callable[[], Awaitable[bool]], why: str, within_s: int = 300) -> None:
         for _ in range(within_s):
@@ -212,7 +234,7 @@ class Operated:
         await self.until(self._all_ready, "every service is ready")
 
     async def _all_ready(self) -> bool:
-        return not any(one.supervisor.readiness() for one in self.kubelet.running.values())
+        return not self.kubelet.unready()
 
     async def until_running(self, prefix: str, pods: int) -> dict[str, str]:
         async def so() -> bool:
@@ -224,10 +246,13 @@ class Operated:
     async def turn(self) -> None:
         """What kubelets and kube-scheduler do of themselves."""
         await self.kubelet.follow()
-        cluster = self.kubelet.cluster
-        for pod in (await cluster.reader.list(POD, Selection(HERE))).objects:
-            if not pod["spec"].get("nodeName"):
-                await cluster.writer.bind(Key(HERE, pod["metadata"]["name"]), "system-0")
+
+
+@dataclass(slots=True)
+class Operated(AnyOperated):
+    """The same in this process, under virtual time."""
+
+    kubelet: Kubelet
 
 
 def operated(

@@ -57,6 +57,11 @@ admission.gpuFractionRuntimeClassName: admission.gpuFractionRuntimeClassName
 nodescaleadjuster.resources: nodeScaleAdjuster.service.resources
 nodescaleadjuster.affinity: nodeScaleAdjuster.service.affinity
 nodescaleadjuster.scalingPodNamespace: nodeScaleAdjuster.args.nodeScaleNamespace
+dashboard.enabled: dashboard.service.enabled
+dashboard.resources: dashboard.service.resources
+dashboard.affinity: dashboard.service.affinity
+dashboard.podDisruptionBudget: dashboard.service.podDisruptionBudget
+dashboard.clusterName: dashboard.clusterName
 prometheus.enabled: prometheus.enabled
 prometheus.externalPrometheusUrl: prometheus.externalPrometheusUrl
 {{- end -}}

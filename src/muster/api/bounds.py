@@ -36,6 +36,12 @@ NUMA_ZONES_MAX: Final = 64
 """NUMA zones of a node. A kubelet aligns at most 8 unless told otherwise; machines that show the
 memory of their GPUs as zones have some dozens. Arrays of all nodes have the width of the widest."""
 
+NUMA_CPUS_MAX: Final = 4_096
+"""CPUs of a node that are told apart: four times what the largest machines have."""
+
+CARDS_MAX: Final = 64
+"""Cards of a node whose parts are given out: four times what the largest machines have."""
+
 RESOURCES_PER_POD_MAX: Final = 64
 """Resources that one pod asks for by name. Each name that anybody asks for is a column of all nodes
 and of all shapes of pods."""

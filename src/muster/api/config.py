@@ -303,6 +303,13 @@ class NodeScaleAdjusterConfig(Struct):
     vpa: VPA | None = None
 
 
+class DashboardConfig(ReplicatedService):
+    """The dashboard of each shard, and its HTTP API. KAI has none."""
+
+    port: Annotated[int | None, Schema("Of the Service (8765).")] = None
+    cluster_name: Annotated[str | None, Schema("What the pages call the cluster.")] = None
+
+
 class NumaPlacementExporterConfig(Struct):
     """The service on nodes that reports NUMA placement."""
 
@@ -373,6 +380,7 @@ class ConfigSpec(Struct):
     pod_group_controller: PodGroupControllerConfig | None = None
     node_scale_adjuster: NodeScaleAdjusterConfig | None = None
     numa_placement_exporter: NumaPlacementExporterConfig | None = None
+    dashboard: DashboardConfig | None = None
     prometheus: PrometheusConfig | None = None
 
 

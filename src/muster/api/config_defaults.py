@@ -134,6 +134,7 @@ _REPLICATED: Final = (
     "scheduler",
     "queueController",
     "podGroupController",
+    "dashboard",
 )
 _AUTOSCALED: Final = (*_REPLICATED, "nodeScaleAdjuster")
 _VPA: Final[Json] = {"enabled": False, "updatePolicy": {"updateMode": "InPlaceOrRecreate"}}
@@ -251,6 +252,11 @@ def _defaults(repository: str, tag: str, name: str) -> Json:
             },
         },
         "numaPlacementExporter": {"service": service()},
+        # Whoever has a Config of KAI's asked for no pages about everybody's jobs.
+        "dashboard": {
+            "service": {**service("100m 512Mi", "4Gi"), "enabled": False},
+            "port": 8765,
+        },
         "prometheus": _PROMETHEUS,
     }
 

@@ -68,6 +68,7 @@ class VolumeMount(Struct):
 
 class Container(Struct):
     name: str = ""
+    image: str = ""
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
     env: tuple[EnvVar, ...] = ()
@@ -259,10 +260,16 @@ class NodeCondition(PodCondition):
     last_heartbeat_time: Time | None = None
 
 
+class ContainerImage(Struct):
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
 class NodeStatus(Struct):
     capacity: ResourceList = {}
     allocatable: ResourceList = {}
     conditions: tuple[NodeCondition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
 
     def condition(self, type: str) -> NodeCondition | None:
         return next((found for found in self.conditions if found.type == type), None)
@@ -279,6 +286,8 @@ class Namespace(ApiObject):
 
 class ConfigMap(ApiObject):
     data: Mapping[str, str] = {}
+    binary_data: Mapping[str, str] = {}
+    """As base64."""
 
 
 class PriorityClass(ApiObject):

@@ -8,6 +8,7 @@ from muster.api.bindrequest import BindRequest
 from muster.api.config import Config
 from muster.api.meta import Struct
 from muster.api.noderesourcetopology import NodeResourceTopology
+from muster.api.numatopology import Numatopology
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.shard import SchedulingShard
@@ -99,6 +100,7 @@ KUBE_BATCH_POD_GROUP: Final = _kind(
     volcano.PodGroup, "scheduling.incubator.k8s.io", "v1alpha1", True
 )
 KUBE_BATCH_QUEUE: Final = _kind(volcano.Queue, "scheduling.incubator.k8s.io", "v1alpha1")
+NUMATOPOLOGY: Final = _kind(Numatopology, "nodeinfo.volcano.sh", "v1alpha1")
 VOLCANO_JOB: Final = _kind(volcano_batch.Job, "batch.volcano.sh", "v1alpha1", True)
 VOLCANO_CRON_JOB: Final = _kind(volcano_batch.CronJob, "batch.volcano.sh", "v1alpha1", True)
 VOLCANO_COMMAND: Final = _kind(volcano_batch.Command, "bus.volcano.sh", "v1alpha1", True)

@@ -33,6 +33,8 @@ class Source:
     within_s: float = 60.0
     context: str = ""
     act_as: str = ""
+    token_file: Path | None = None
+    """Who we are to the server."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _look: Any = field(default=None, init=False)
 
@@ -41,7 +43,7 @@ class Source:
         asked = {name: value for name, value in query.items() if value}
         server = self.server or self.environ.get(SERVER, "")
         if server:
-            return _from_server(server, path, asked, body, self.within_s)
+            return ask_server(server, path, asked, body, self.within_s, self.token_file)
         return self._from_cluster(path, asked, body)
 
     def forget(self) -> None:
@@ -74,21 +76,36 @@ class Source:
             raise NoAnswer(str(problem)) from None
 
 
-def _from_server(
-    server: str, path: str, query: Mapping[str, str], body: bytes, within_s: float
+def ask_server(
+    server: str,
+    path: str,
+    query: Mapping[str, str],
+    body: bytes,
+    within_s: float,
+    token_file: Path | None = None,
 ) -> Any:
+    """What the API of a `muster web` answers; raises `NoAnswer`."""
     address = f"{server.rstrip('/')}/api/v1/{urllib.parse.quote(path)}"
     if not address.startswith(("http://", "https://")):
         raise NoAnswer(f"{server!r} is no address of a muster web; write http://host:port")
     url = f"{address}?{urllib.parse.urlencode(query)}" if query else address
     try:
-        request = urllib.request.Request(url, data=body or None)
+        request = urllib.request.Request(url, data=body or None, headers=_who(token_file))
         with urllib.request.urlopen(request, timeout=within_s) as answer:
             return msgspec.json.decode(answer.read(_ANSWER_BYTES_MAX))
     except urllib.error.HTTPError as refused:
         raise NoAnswer(_told(refused)) from None
     except (OSError, msgspec.DecodeError) as problem:
         raise NoAnswer(f"{server} does not answer as muster web does: {problem}") from None
+
+
+def _who(token_file: Path | None) -> dict[str, str]:
+    if token_file is None:
+        return {}
+    try:
+        return {"authorization": f"Bearer {token_file.read_text().strip()}"}
+    except (OSError, UnicodeDecodeError) as problem:
+        raise NoAnswer(f"--token-file {token_file}: {problem}") from None
 
 
 def _told(refused: urllib.error.HTTPError) -> str:

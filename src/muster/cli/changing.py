@@ -18,6 +18,7 @@ from muster.api import names
 from muster.api.duration import BadDuration, Duration
 from muster.base.log import Level, Log, MemorySink
 from muster.cli.asking import Source
+from muster.cli.completing import named
 from muster.cli.explaining import evicted, read_file
 from muster.cli.failing import failed
 from muster.cli.naming import JOB_HELP, NAMESPACE_HELP, key_of, known_job
@@ -30,9 +31,11 @@ BROKEN_PLAN: Final = 6
 TIMEOUT: Final = 124
 _LOOK_S: Final = 1.0
 
-Jobs = Annotated[list[str], typer.Argument(help=JOB_HELP)]
-Job = Annotated[str, typer.Argument(help=JOB_HELP)]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help=NAMESPACE_HELP)]
+Jobs = Annotated[list[str], typer.Argument(help=JOB_HELP, autocompletion=named("jobs"))]
+Job = Annotated[str, typer.Argument(help=JOB_HELP, autocompletion=named("jobs"))]
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", help=NAMESPACE_HELP, autocompletion=named("namespaces"))
+]
 Kubeconfig = Annotated[
     Path | None, typer.Option(help="The cluster; without it KUBECONFIG or ~/.kube/config.")
 ]
@@ -145,7 +148,9 @@ def submit(
         Path | None, typer.Option("--file", "-f", help="Manifests, as for kubectl create.")
     ] = None,
     name: Annotated[str, typer.Option(help="Of the Job.")] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Who pays.")] = "",
+    queue: Annotated[
+        str, typer.Option("--queue", "-q", help="Who pays.", autocompletion=named("queues"))
+    ] = "",
     pods: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
     minimum: Annotated[
         int, typer.Option("--min", min=0, help="Start with so many; 0: with all.")
@@ -164,7 +169,13 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Come back when it has started.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", help="With --dry-run: yaml.")] = "yaml",
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Of objects that name none.")
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="Of objects that name none.",
+            autocompletion=named("namespaces"),
+        ),
     ] = "",
     kubeconfig: Kubeconfig = None,
     context: Context = "",

@@ -187,7 +187,7 @@ COMMANDS: Final[dict[str, Entry]] = {
         "Is this configuration right, and what of it does nothing? `muster conf check FILE`.",
         "muster conf check scheduler.yaml",
         "muster conf check scheduler.yaml -o json",
-        "muster conf check scheduler.yaml --columns line,problem",
+        "muster conf check scheduler.yaml --diff",
     ),
     "snapshot": _for_people(
         "snapshot",

@@ -14,15 +14,32 @@ def conf(
     asked: Reading,
     what: Annotated[str, typer.Argument(help="check", metavar="check")],
     file: Annotated[Path, typer.Argument(help="The scheduler's configuration.")],
+    diff: Annotated[
+        bool, typer.Option("--diff", help="What would be other than what runs.")
+    ] = False,
 ) -> Answer:
     """Is this configuration right, and what of it does nothing? `muster conf check FILE`."""
     if what != "check":
         raise typer.BadParameter(f"conf {what}: write conf check FILE")
     problems = _problems(asked, file)
+    if diff and not any(one["severity"] == "error" for one in problems):
+        return _difference(asked, file)
     notes = [] if problems else [f"{file} is right."]
     code = 1 if any(one["severity"] == "error" for one in problems) else 0
     listed = {"kind": "ProblemList", "version": 1, "items": problems}
     return Answer(listed, _COLUMNS, "field", notes=notes, code=code)
+
+
+def _difference(asked: Reading, file: Path) -> Answer:
+    """From what the dashboard decides by, or a scheduler that only looks."""
+    from muster.engine.config.conf import parse_conf
+    from muster.engine.config.told import differences, told
+
+    running = {one["field"]: one["is"] for one in asked.ask("conf")["items"]}
+    found = differences(running, told(parse_conf(file.read_text(), str(file))))
+    notes = [] if found else [f"{file} says what runs already."]
+    listed = {"kind": "DifferenceList", "version": 1, "items": found}
+    return Answer(listed, _DIFFERENCES, "field", notes=notes)
 
 
 def _problems(asked: Reading, file: Path) -> list[dict[str, Any]]:
@@ -88,4 +105,9 @@ _COLUMNS: Final = [
     Column("IS", lambda one: one["severity"], field="severity"),
     Column("PROBLEM", lambda one: one["problem"]),
     Column("FIX", lambda one: one["fix"] or "-"),
+]
+_DIFFERENCES: Final = [
+    Column("FIELD", lambda one: one["field"], field="field"),
+    Column("RUNNING", lambda one: one["running"] or "-", field="running"),
+    Column("FILE", lambda one: one["file"] or "-", field="file"),
 ]

@@ -4,19 +4,26 @@ import os
 import urllib.error
 import urllib.request
 import webbrowser
+from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
-from muster.cli.asking import SERVER
+from muster.cli.asking import SERVER, NoAnswer, ask_server
 from muster.cli.failing import failed
 
 _DEFAULT_PORT = 8765
+_WITHIN_S = 5.0
 
 
 def dashboard(
     server: Annotated[str, typer.Option(help="Its address; or MUSTER_SERVER.")] = "",
     port: Annotated[int, typer.Option(min=1, max=65535, help="On this machine.")] = _DEFAULT_PORT,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="Log the browser in with the token in this file; it stays on this side."),
+    ] = None,
     opens: Annotated[bool, typer.Option("--open/--no-open", help="In a browser.")] = True,
 ) -> None:
     """Print the address of the dashboard, and open it."""
@@ -37,4 +44,16 @@ def dashboard(
         ) from None
     typer.echo(where)
     if opens:
-        webbrowser.open(where)
+        code = "" if token_file is None else f"/#code={_code(where, token_file)}"
+        webbrowser.open(where + code)
+
+
+def _code(where: str, token_file: Path) -> str:
+    """Good for one login within a minute: what a browser keeps of it is worth nothing."""
+    try:
+        body = msgspec.json.encode({"token": token_file.read_text().strip()})
+        return str(ask_server(where, "login-code", {}, body, _WITHIN_S)["code"])
+    except (OSError, UnicodeDecodeError) as problem:
+        raise failed("dashboard", f"--token-file {token_file}: {problem}") from None
+    except (NoAnswer, KeyError) as problem:
+        raise failed("dashboard", f"{where} does not take this token: {problem}") from None

@@ -8,8 +8,9 @@ import os
 import shlex
 import signal
 import sys
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
+from io import StringIO
 from typing import Final
 
 _NO_FILES: Final = ":4"
@@ -36,6 +37,8 @@ def kubectl_complete() -> None:
     typed = " ".join(map(shlex.quote, ["muster", *words[:-1]]))
     os.environ["_TYPER_COMPLETE_ARGS"] = f"{typed} {last}"
     sys.argv = ["muster"]
-    with suppress(SystemExit):
+    found = StringIO()
+    with suppress(SystemExit), redirect_stdout(found):
         import_module("muster.cli.main").main("muster")
-    print(_NO_FILES)
+    # Where nothing fits an empty line comes, which kubectl would offer as a word.
+    print("\n".join([*filter(None, found.getvalue().splitlines()), _NO_FILES]))

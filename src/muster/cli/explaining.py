@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from muster.api.names import DEFAULT
+from muster.cli.completing import named
 from muster.cli.jobs import start_text
 from muster.cli.moments import clock_time, now_s, parsed
 from muster.cli.naming import JOB_HELP, NAMESPACE_HELP, key_of
@@ -20,8 +21,10 @@ EVICTS: Final = 5
 UNCHANGED: Final = frozenset({"never", "broken"})
 _SHOWN_MAX: Final = 8
 
-Job = Annotated[str, typer.Argument(help=JOB_HELP)]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help=NAMESPACE_HELP)]
+Job = Annotated[str, typer.Argument(help=JOB_HELP, autocompletion=named("jobs"))]
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", help=NAMESPACE_HELP, autocompletion=named("namespaces"))
+]
 
 
 @reading
@@ -113,9 +116,14 @@ def evicted(evicts: list[Mapping[str, Any]]) -> str:
 @reading
 def when(
     asked: Reading,
-    job: Annotated[str, typer.Argument(help=f"{JOB_HELP} Without it all that wait.")] = "",
+    job: Annotated[
+        str,
+        typer.Argument(help=f"{JOB_HELP} Without it all that wait.", autocompletion=named("jobs")),
+    ] = "",
     namespace: Namespace = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Only of this one.")] = "",
+    queue: Annotated[
+        str, typer.Option("--queue", "-q", help="Only of this one.", autocompletion=named("queues"))
+    ] = "",
 ) -> Answer:
     """When does it start, and how surely?"""
     if job:
@@ -174,7 +182,13 @@ def plan(
         Path | None, typer.Option("--file", "-f", help="Manifests, as for kubectl apply.")
     ] = None,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Of objects that name none.")
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="Of objects that name none.",
+            autocompletion=named("namespaces"),
+        ),
     ] = "default",
     queue: Annotated[
         list[str], typer.Option("--set", help="queue=NAME: as if it named that queue.")
@@ -266,7 +280,13 @@ def _diff_lines(found: Mapping[str, Any]) -> list[str]:
             lines.append(f"  {title:<9} {evicted(found[field])}")
     for queue, (before, after) in found["shares"].items():
         lines.append(f"  share     {queue} {amount(round(before, 2))} -> {amount(round(after, 2))}")
-    return lines or ["Nothing would be decided otherwise."]
+    return [*(lines or ["Nothing would be decided otherwise."]), *_cut_short(found)]
+
+
+def _cut_short(found: Mapping[str, Any]) -> list[str]:
+    if found["is_complete"]:
+        return []
+    return ["Cut short: with more time for searches, more may start and others may go for it."]
 
 
 def plan_lines(found: Mapping[str, Any], file: Path | None = None) -> list[str]:
@@ -282,8 +302,10 @@ def plan_lines(found: Mapping[str, Any], file: Path | None = None) -> list[str]:
         lines.append(f"  evicts    {evicted(found['evicts'])}")
     lines += [f"  because   {one['code']}. {one['sentence']}" for one in found["reasons"]]
     lines += [f"  problem   {text}" for text in found["problems"]]
+    lines += [f"  warning   {text}" for text in found["warnings"]]
     lines += change_lines(found["changes"])
-    if found["starts"] and file is not None:
+    lines += _cut_short(found)
+    if found["starts"] and found["token"] and file is not None:
         lines.append(f"Start it: muster submit -f {file} --plan {found['token']}")
     return lines
 
@@ -291,7 +313,9 @@ def plan_lines(found: Mapping[str, Any], file: Path | None = None) -> list[str]:
 @reading
 def priority(
     asked: Reading,
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Only of this one.")] = "",
+    queue: Annotated[
+        str, typer.Option("--queue", "-q", help="Only of this one.", autocompletion=named("queues"))
+    ] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 200,
 ) -> Answer:
     """Who is served next, and which rule put it there?"""

@@ -5,10 +5,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from muster.cli.completing import codes, named
 from muster.cli.moments import now_s, parsed
 from muster.cli.naming import key_of
 from muster.cli.reading import Answer, Reading, context_namespace, reading
-from muster.cli.tables import Column, Row, age, amount
+from muster.cli.tables import Column, Row, age, amount, category_tone
 
 _SERVER_SORTS: Final = frozenset(
     {"key", "queue", "state", "priority", "gpus", "pods", "created", "reason"}
@@ -19,19 +20,35 @@ _NEVER: Final = frozenset({"never", "broken"})
 @reading
 def jobs(
     asked: Reading,
-    name: Annotated[str, typer.Argument(help="One job, on a page.")] = "",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only of this one.")] = "",
+    name: Annotated[
+        str, typer.Argument(help="One job, on a page.", autocompletion=named("jobs"))
+    ] = "",
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "--namespace", "-n", help="Only of this one.", autocompletion=named("namespaces")
+        ),
+    ] = "",
     all_namespaces: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="Of all of them.")
     ] = False,
     state: Annotated[str, typer.Option(help="waiting, running or starting.")] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Of it and those below.")] = "",
+    queue: Annotated[
+        str,
+        typer.Option(
+            "--queue", "-q", help="Of it and those below.", autocompletion=named("queues")
+        ),
+    ] = "",
     user: Annotated[str, typer.Option("--user", "-u", help="Of this user.")] = "",
-    reason: Annotated[str, typer.Option(help="That wait for this reason: a code.")] = "",
+    reason: Annotated[
+        str, typer.Option(help="That wait for this reason: a code.", autocompletion=codes)
+    ] = "",
     category: Annotated[
         str, typer.Option("--class", help="broken, never, policy, now or soon.")
     ] = "",
-    on: Annotated[str, typer.Option(help="With pods on this node.")] = "",
+    on: Annotated[
+        str, typer.Option(help="With pods on this node.", autocompletion=named("nodes"))
+    ] = "",
     shapes: Annotated[
         bool, typer.Option("--shapes", help="Waiting jobs by what each pod asks for.")
     ] = False,
@@ -157,8 +174,12 @@ def _columns(has_namespace: bool) -> list[Column]:
 
 
 _JOBS: Final = [
-    Column("STATE", lambda job: job["state"], field="state"),
-    Column("REASON", lambda job: _reason(job, "code")),
+    Column("STATE", lambda job: job["state"], field="state", tone=lambda job: _tone(job)),
+    Column(
+        "REASON",
+        lambda job: _reason(job, "code"),
+        tone=lambda job: category_tone((job["reason"] or {}).get("category", "")),
+    ),
     Column("QUEUE", lambda job: job["queue"], field="queue"),
     Column("USER", lambda job: job["user"] or "-", field="user"),
     Column("PODS", lambda job: f"{job['pods']['running']}/{job['pods']['max']}", field="pods.max"),
@@ -174,6 +195,10 @@ _JOBS: Final = [
     Column("SHAPE", lambda job: str(job["shape"]), True, True, "shape"),
     Column("MESSAGE", lambda job: _reason(job, "message"), is_wide=True),
 ]
+
+
+def _tone(job: Row) -> str:
+    return "good" if job["state"] == "Running" else "wait" if job["state"] == "Waiting" else "note"
 
 
 def _ran(job: Row) -> str:

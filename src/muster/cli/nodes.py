@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from muster.cli.completing import named
 from muster.cli.reading import Answer, Reading, reading
 from muster.cli.tables import Column, Row, amount
 
@@ -15,7 +16,9 @@ _NAMED_MAX: Final = 3
 @reading
 def nodes(
     asked: Reading,
-    name: Annotated[str, typer.Argument(help="One node, on a page.")] = "",
+    name: Annotated[
+        str, typer.Argument(help="One node, on a page.", autocompletion=named("nodes"))
+    ] = "",
     each: Annotated[bool, typer.Option("--each", help="A line for each node.")] = False,
     free: Annotated[int, typer.Option(min=0, help="Each node with as many free GPUs.")] = 0,
     rack: Annotated[str, typer.Option(help="Each node of this rack.")] = "",
@@ -75,6 +78,10 @@ def _group(key: tuple[str, str, str], members: list[Row]) -> dict[str, Any]:
     }
 
 
+def _tone(one: Row) -> str:
+    return {"ready": "good", "cordoned": "wait"}.get(one["state"], "bad")
+
+
 def _note(group: Row) -> str:
     most: Mapping[str, Any] | None = group["most"]
     if group["state"] != "ready":
@@ -91,7 +98,7 @@ def _note(group: Row) -> str:
 _GROUPS: Final = [
     Column("POOL", lambda one: one["pool"] or "-", field="pool"),
     Column("GPU", lambda one: one["gpu"] or "-", field="gpu"),
-    Column("STATE", lambda one: one["state"], field="state"),
+    Column("STATE", lambda one: one["state"], field="state", tone=lambda one: _tone(one)),
     Column("NODES", lambda one: amount(one["nodes"]), True, field="nodes"),
     Column("GPUS", lambda one: amount(one["gpus"]), True, field="gpus"),
     Column("USED", lambda one: amount(one["used"]), True, field="used"),
@@ -129,7 +136,7 @@ def _held(node: Row) -> list[str]:
 _NODES: Final = [
     Column("NODE", lambda node: node["name"], field="name"),
     Column("RACK", lambda node: node["rack"] or "-", field="rack"),
-    Column("STATE", lambda node: node["state"], field="state"),
+    Column("STATE", lambda node: node["state"], field="state", tone=lambda node: _tone(node)),
     Column("GPUS", _devices, field="gpus"),
     Column("USED", lambda node: amount(round(node["used"], 2)), True, field="used"),
     Column("FREE", lambda node: amount(node["free"]), True, field="free"),

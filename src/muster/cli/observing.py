@@ -1,19 +1,24 @@
 """The cluster as a scheduler that only looks sees it: for the dashboard, and for one question."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from muster.base.clock import SystemClock
 from muster.base.log import Log
 from muster.base.offload import in_thread
 from muster.cli.serving import Process, connected
+from muster.client.connection import Connection
 from muster.client.errors import ApiError, Unreachable
+from muster.client.read import Reader
 from muster.engine.session import Session
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.observer import Observation, build_observer
 from muster.services.scheduler.options import SchedulerServiceConfig
+from muster.usage.cluster_copy import ClusterCopy
+from muster.usage.kept import UsageFolder
 from muster.web.answers import answer
 from muster.web.handlers import Asked, Handlers
 from muster.web.live import LiveCluster
@@ -46,11 +51,25 @@ class Look:
 
     moment: Moment
     observed: ObservedCluster
+    connect: Callable[[], Connection]
+    """For what is not of a moment: past usage."""
+    namespace: str
 
     async def answer(self, path: str, query: Mapping[str, str], body: bytes = b"") -> Any:
         """What /api/v1/PATH answers; with a body: a POST."""
-        live = LiveCluster(self.observed, SystemClock(), in_thread, token_key=_NO_KEY)
-        handlers = Handlers(live)
+        connection, clock = self.connect(), SystemClock()
+        copy = ClusterCopy(Reader(connection), self.namespace)
+        kept = UsageFolder(copy, clock, in_thread)
+        live = LiveCluster(self.observed, clock, in_thread, token_key=_NO_KEY)
+        try:
+            return await self._answered(Handlers(live, kept_usage=kept), path, query, body)
+        finally:
+            kept.close()
+            await connection.close()
+
+    async def _answered(
+        self, handlers: Handlers, path: str, query: Mapping[str, str], body: bytes
+    ) -> Any:
         routes = handlers.posted() if body else handlers.routes()
         for pattern, handler in routes.items():
             named = _match(pattern, path)
@@ -91,7 +110,9 @@ async def look_once(
             if running.done():
                 running.result()
             cluster.newest = await seen
-            return Look(moment_of(cluster.newest), cluster)
+            connect = partial(connected, process, SystemClock(), log)
+            namespace = config.options.names.namespace
+            return Look(moment_of(cluster.newest), cluster, connect, namespace)
     except TimeoutError:
         missing = "; ".join(supervisor.readiness()) or "no answer"
         raise NotSeen(f"the cluster was not read within {within_s:g} s: {missing}") from None

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from muster.cli.completing import named
 from muster.cli.moments import ago_s, clock_time, lasted, parsed
 from muster.cli.naming import known_job
 from muster.cli.reading import Answer, Reading, reading
@@ -16,14 +17,23 @@ _BY: Final = ("queue", "user", "job", "day")
 @reading
 def history(
     asked: Reading,
-    job: Annotated[str, typer.Argument(help="Of this job; without it of all.")] = "",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Where the job is.")] = "",
+    job: Annotated[
+        str, typer.Argument(help="Of this job; without it of all.", autocompletion=named("jobs"))
+    ] = "",
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "--namespace", "-n", help="Where the job is.", autocompletion=named("namespaces")
+        ),
+    ] = "",
     evictions: Annotated[
         bool, typer.Option("--evictions", help="Only who was evicted or moved.")
     ] = False,
     since: Annotated[str, typer.Option(help="From then on: 24h ago, or a moment.")] = "24h",
     until: Annotated[str, typer.Option(help="Until then.")] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Of this queue.")] = "",
+    queue: Annotated[
+        str, typer.Option("--queue", "-q", help="Of this queue.", autocompletion=named("queues"))
+    ] = "",
     user: Annotated[str, typer.Option("--user", "-u", help="Of this user.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 200,
 ) -> Answer:
@@ -118,7 +128,9 @@ def usage(
     ] = "queue",
     since: Annotated[str, typer.Option(help="From then on: 7d ago, or a moment.")] = "7d",
     until: Annotated[str, typer.Option(help="Until then.")] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Of this queue.")] = "",
+    queue: Annotated[
+        str, typer.Option("--queue", "-q", help="Of this queue.", autocompletion=named("queues"))
+    ] = "",
     user: Annotated[str, typer.Option("--user", "-u", help="Of this user.")] = "",
 ) -> Answer:
     """Who used how much, who waited how long, what was lost?"""

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from muster.cli.completing import named
 from muster.cli.moments import now_s
 from muster.cli.reading import Answer, Reading, reading
 from muster.cli.tables import Column, Row, age, amount, counted
@@ -76,7 +77,10 @@ def _last_hour(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 @reading
 def queues(
     asked: Reading,
-    name: Annotated[str, typer.Argument(help="One queue; without it all of them.")] = "",
+    name: Annotated[
+        str,
+        typer.Argument(help="One queue; without it all of them.", autocompletion=named("queues")),
+    ] = "",
     flat: Annotated[bool, typer.Option("--flat", help="Names without the tree.")] = False,
     resource: Annotated[str, typer.Option(help="gpu, cpu or memory.")] = "gpu",
     owed: Annotated[bool, typer.Option("--owed", help="Only those that are owed.")] = False,
@@ -165,7 +169,12 @@ def _queue_columns(resource: str, flat: bool, most: float) -> list[Column]:
         Column("NAME", indent, field="name"),
         *map(of, ("quota", "share", "used", "limit")),
         Column("USE", lambda row: _bar(row[resource], most), field=f"{resource}.used"),
-        Column("STANDS", lambda row: _standing(row["stands"]), field="stands.gpus"),
+        Column(
+            "STANDS",
+            lambda row: _standing(row["stands"]),
+            field="stands.gpus",
+            tone=lambda row: {"owed": "note", "borrows": "wait"}.get(row["stands"]["kind"], ""),
+        ),
         number("RUNNING", "jobs.running"),
         number("WAITING", "jobs.waiting"),
         number("PRIORITY", "priority", is_wide=True),

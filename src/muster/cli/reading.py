@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -34,6 +34,7 @@ from muster.cli.tables import (
 )
 
 EVERY_S: Final = 2.0
+_COLOURS: Final = ("auto", "always", "never")
 _COMMON_PANEL: Final = "Flags of all commands that read"
 
 
@@ -81,7 +82,7 @@ class Reading:
     headers: bool = True
     watches: bool = False
     every_s: float = EVERY_S
-    _is_first: bool = field(default=True, init=False)
+    colours: bool = False
 
     def ask(self, path: str, query: Mapping[str, str] = NOTHING, body: bytes = b"") -> Any:
         """The answer of /api/v1/PATH, or the end of the command with what is wrong."""
@@ -156,6 +157,7 @@ def _reading_of(command: str, given: Mapping[str, Any]) -> Reading:
         given["request_timeout"],
         context=given["context"],
         act_as=given["act_as"],
+        token_file=given["token_file"],
     )
     return Reading(
         command,
@@ -165,6 +167,7 @@ def _reading_of(command: str, given: Mapping[str, Any]) -> Reading:
         given["sort_by"],
         not given["no_headers"],
         given["watch"],
+        colours=wants_colours(given["color"]),
     )
 
 
@@ -185,13 +188,14 @@ def _lines(asked: Reading, answer: Answer, rows: Sequence[Row]) -> list[str]:
         return [cut(line, width) for line in answer.page()]
     shown = [one for one in columns if asked.is_wide or asked.columns or not one.is_wide]
     # Without rows there is a sentence in place of a table.
-    return table_lines(shown, rows, asked.headers, width) if rows else []
+    return table_lines(shown, rows, asked.headers, width, asked.colours) if rows else []
 
 
 def _watch(asked: Reading, body: Callable[[Reading], Answer]) -> None:
     """Until Ctrl-C. On a terminal in place; else what is new, so that it can be piped."""
     is_drawn = sys.stdout.isatty() and asked.is_for_people
-    screen, places, before = Screen(shutil.get_terminal_size().lines), None, list[str]()
+    size, places, before = shutil.get_terminal_size(), None, list[str]()
+    screen = Screen(size.lines, size.columns, asked.colours)
     clock = SystemClock()
     while True:
         answer = body(asked)
@@ -231,6 +235,16 @@ def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
+def wants_colours(wanted: str) -> bool:
+    """`--color`; of itself only on a terminal that is not told otherwise (no-color.org)."""
+    if wanted not in _COLOURS:
+        raise typer.BadParameter(f"--color {wanted}: write {', '.join(_COLOURS)}")
+    if wanted != "auto":
+        return wanted == "always"
+    is_dumb = os.environ.get("TERM", "") == "dumb"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and not is_dumb
+
+
 def _fields(item: Mapping[str, Any]) -> list[Column]:
     """Every field of a thing, for CSV."""
     return chosen(",".join(item))
@@ -261,10 +275,12 @@ _COMMON: Final = (
     _parameter("columns", _option(str, "Fields of the JSON, as columns: key,gpus.asked."), ""),
     _parameter("sort_by", _option(str, "A column or field; - before it: descending."), ""),
     _parameter("watch", _option(bool, "Again and again, in place.", "--watch", "-w"), False),
+    _parameter("color", _option(str, f"{', '.join(_COLOURS)}; or NO_COLOR."), "auto"),
     _parameter("no_headers", _option(bool, "Rows only.", "--no-headers"), False),
     _parameter(
         "server", _option(str, "Ask this muster web (http://host:port); or MUSTER_SERVER."), ""
     ),
+    _parameter("token_file", _option(Path | None, "With the token for --server."), None),
     *ACCESS,
     _parameter("scheduler_conf", _option(Path | None, "The scheduler's configuration file."), None),
     _parameter("request_timeout", _option(float, "Seconds to wait for an answer."), 60.0),

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from muster.cli.completing import codes
 from muster.cli.reading import Answer, Reading, reading
 from muster.cli.tables import Column
 from muster.model.reason_codes import CODES
@@ -13,7 +14,9 @@ from muster.model.reason_codes import CODES
 @reading
 def reasons(
     asked: Reading,
-    code: Annotated[str, typer.Argument(help="One code; without it all of them.")] = "",
+    code: Annotated[
+        str, typer.Argument(help="One code; without it all of them.", autocompletion=codes)
+    ] = "",
 ) -> Answer:
     """What does this code mean, and what helps?"""
     items = [

@@ -1,5 +1,6 @@
 """What is watched: rows that stay where they are, and a screen that is drawn over in place."""
 
+import re
 import select
 import sys
 import termios
@@ -9,11 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster.cli.tables import Row, field_of
+from muster.cli.tables import Row, cut, field_of
 
 GONE_S: Final = 10.0
 """How long a row that ended stays, dimmed."""
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+_COLOUR: Final = re.compile(r"\x1b\[\d*m")
+_GONE: Final = " (gone)"
 
 
 @dataclass(slots=True)
@@ -43,12 +46,15 @@ class Screen:
     """Draws over what it drew before, and never more than fits."""
 
     height: int
+    width: int = 0
+    """0: of any."""
+    colours: bool = True
     _drawn: int = field(default=0, init=False)
 
     def draw(self, lines: Sequence[str], dimmed: frozenset[int] = frozenset()) -> None:
         """`dimmed`: the numbers of lines that are about what is gone."""
         room = max(self.height - 1, 2)
-        shown = [f"{_DIM}{line}{_PLAIN}" if at in dimmed else line for at, line in enumerate(lines)]
+        shown = [self._gone(line) if at in dimmed else line for at, line in enumerate(lines)]
         if len(shown) > room:
             shown = [*shown[: room - 1], f"{len(lines) - room + 1} more rows do not fit"]
         back = f"\x1b[{self._drawn}A\r" if self._drawn else ""
@@ -56,6 +62,12 @@ class Screen:
         sys.stdout.write(f"{back}{text}\x1b[J")
         sys.stdout.flush()
         self._drawn = len(shown)
+
+    def _gone(self, line: str) -> str:
+        """Said by a word too: not everybody sees, or wants, what is dimmed."""
+        room = self.width - len(_GONE) if self.width else 0
+        line = f"{cut(_COLOUR.sub('', line), room)}{_GONE}"
+        return f"{_DIM}{line}{_PLAIN}" if self.colours else line
 
 
 def wait_or_quit(seconds: float) -> bool:

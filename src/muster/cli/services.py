@@ -444,6 +444,10 @@ _QUEUE_CONTROLLER: Final = Service(
     usage_size_max_bytes=Flag(
         "--usage-size-max-bytes", "How large the file may get; the oldest days go first.", least=1
     ),
+    usage_in_cluster=Flag(
+        "--usage-in-cluster",
+        "Keep each of the last 36 days in a ConfigMap, too: for replicas, schedulers, people.",
+    ),
     **LEADER_ELECT,
     **serving("--metrics-listen-address"),
 )

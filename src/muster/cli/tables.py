@@ -26,6 +26,17 @@ class Column(NamedTuple):
     is_wide: bool = False
     field: str = ""
     """What rows are sorted by under this name: a field of the JSON; without it the text."""
+    tone: Callable[[Row], str] | None = None
+    """One of `TONES`, or "": said by colour too, never by colour alone."""
+
+
+TONES: Final = {"good": "32", "wait": "33", "note": "34", "bad": "31"}
+_CATEGORIES: Final = {"broken": "bad", "never": "bad", "policy": "wait", "now": "note"}
+
+
+def category_tone(category: str) -> str:
+    """As the dashboard shows the same: what time will mend is blue."""
+    return _CATEGORIES.get(category, "note") if category else ""
 
 
 def amount(value: float | None) -> str:
@@ -52,7 +63,11 @@ def age(seconds: float) -> str:
 
 
 def table_lines(
-    columns: Sequence[Column], rows: Sequence[Row], headers: bool = True, width_max: int = 0
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    headers: bool = True,
+    width_max: int = 0,
+    colours: bool = False,
 ) -> list[str]:
     """Capitals, three spaces, no lines. `width_max`: where the last column is cut; 0: nowhere."""
     cells = [[column.text(row) for column in columns] for row in rows]
@@ -66,7 +81,25 @@ def table_lines(
         )
         return cut(_GAP.join(parts).rstrip(), width_max, sum(width[:-1]))
 
-    return [padded(line) for line in lines]
+    shown = [padded(line) for line in lines]
+    if not colours:
+        return shown
+    first = len(shown) - len(rows)
+    painted = [_painted(*one, columns, width) for one in zip(shown[first:], rows, strict=True)]
+    return [*shown[:first], *painted]
+
+
+def _painted(line: str, row: Row, columns: Sequence[Column], width: Sequence[int]) -> str:
+    """The words of a line in their tones; its length on the screen stays."""
+    ends = [sum(width[: at + 1]) + at * len(_GAP) for at in range(len(width))]
+    for at in reversed(range(len(columns))):
+        tone = columns[at].tone
+        code = TONES.get(tone(row)) if tone is not None else None
+        begin, end = ends[at] - width[at], ends[at]
+        if code and (word := line[begin:end].strip()):
+            begin = line.index(word, begin)
+            line = f"{line[:begin]}\x1b[{code}m{word}\x1b[0m{line[begin + len(word) :]}"
+    return line
 
 
 def cut(line: str, width_max: int, least: int = 0) -> str:

@@ -23,6 +23,8 @@ from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.observer import Observation, build_observer
 from muster.services.scheduler.options import Options, SchedulerServiceConfig
+from muster.usage.cluster_copy import ClusterCopy
+from muster.usage.kept import UsageFolder
 from muster.web.board import Board, difference
 from muster.web.handlers import Handlers
 from muster.web.live import LiveCluster
@@ -50,6 +52,33 @@ _Conf = Annotated[
     Path | None, typer.Option(help="The scheduler's configuration; without it the built-in one.")
 ]
 _Scheduler = Annotated[str, typer.Option(help="schedulerName of the pods that are shown.")]
+_Pool = Annotated[
+    str, typer.Option("--nodepool-label-key", help="Label of nodes that says whose they are.")
+]
+_Shard = Annotated[
+    str,
+    typer.Option(
+        "--partition-label-value",
+        help="Its value on the nodes that are shown; empty: those without it.",
+    ),
+]
+_QueueLabel = Annotated[
+    str, typer.Option("--queue-label-key", help="Label of pods that names their queue.")
+]
+_Reservations = Annotated[
+    str,
+    typer.Option(
+        "--resource-reservation-namespace", help="Where the pods are that hold shared GPUs."
+    ),
+]
+_ReservationApp = Annotated[
+    str, typer.Option("--resource-reservation-app-label", help="Their app label.")
+]
+_Metrics = Annotated[
+    str,
+    typer.Option("--metrics-bind-address", help="Where probes and metrics of this are answered."),
+]
+_LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")]
 _Cluster = Annotated[str, typer.Option(help="What the pages call the cluster.")]
 _Journal = Annotated[
     str,
@@ -60,7 +89,10 @@ _Journal = Annotated[
 
 _Usage = Annotated[
     Path | None,
-    typer.Option(help="The file in which the queue controller keeps usage (its --usage-store)."),
+    typer.Option(
+        help="The file in which the queue controller keeps usage (its --usage-store); without it "
+        "what it keeps in the cluster."
+    ),
 ]
 
 
@@ -74,6 +106,13 @@ def web(
     cluster: _Cluster = "",
     journal_folder: _Journal = "auto",
     usage_store: _Usage = None,
+    nodepool_label_key: _Pool = DEFAULT.node_pool_label,
+    partition_label_value: _Shard = "",
+    queue_label_key: _QueueLabel = DEFAULT.queue_label,
+    reservation_namespace: _Reservations = DEFAULT.reservation_namespace,
+    reservation_app: _ReservationApp = DEFAULT.reservation_app,
+    metrics_bind_address: _Metrics = "127.0.0.1:0",
+    log_json: _LogJson = False,
 ) -> None:
     """Serve the dashboard: reads the cluster like a scheduler, and never writes."""
     host, port = address(listen)
@@ -83,7 +122,15 @@ def web(
         )
     if auth and auth not in (PageAuth.KUBERNETES, PageAuth.TOKEN):
         raise typer.BadParameter(f"--auth {auth!r}: write kubernetes or token")
-    options = Options(names=replace(DEFAULT, scheduler=scheduler_name))
+    known = replace(
+        DEFAULT,
+        scheduler=scheduler_name,
+        node_pool_label=nodepool_label_key,
+        queue_label=queue_label_key,
+        reservation_namespace=reservation_namespace,
+        reservation_app=reservation_app,
+    )
+    options = Options(names=known, shard=partition_label_value)
     config = SchedulerServiceConfig(
         options=options,
         conf_file=scheduler_conf,
@@ -97,8 +144,9 @@ def web(
         part = build_web(supervisor, config, site)
         typer.echo(f"The dashboard is at http://{host}:{part.port}")
 
-    # Metrics of this process are for this machine, on any port that is free.
-    process = Process("web", kubeconfig=kubeconfig, pages=PageSettings(listen="127.0.0.1:0"))
+    # By default metrics of this process are for this machine, on any port that is free.
+    pages = PageSettings(listen=metrics_bind_address)
+    process = Process("web", kubeconfig=kubeconfig, pages=pages, log_json=log_json)
     serve(process, build)
 
 
@@ -128,7 +176,11 @@ def build_web(supervisor: Supervisor, config: SchedulerServiceConfig, site: Site
     )
     log = supervisor.log.child("estimates")
     estimates = record_of_estimates(config.journal_folder, log)
-    handlers = Handlers(live, usage_store=site.usage_store, estimates=estimates, log=log)
+    copy = ClusterCopy(supervisor.reader, config.options.names.namespace)
+    kept = UsageFolder(copy, supervisor.clock, config.offload)
+    handlers = Handlers(
+        live, usage_store=site.usage_store, estimates=estimates, log=log, kept_usage=kept
+    )
     part = WebPart(*site.where, board, supervisor.clock, site.gate, questions=handlers)
     supervisor.add(part, Phase.SERVING)
     return part

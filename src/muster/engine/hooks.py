@@ -232,7 +232,9 @@ class SessionPlugin:
         raise NotImplementedError
 
     def filter_reasons(self, shape: Shape, rows: Rows) -> Ints:
-        """`Reason` codes [len(rows)], 0 where it does not object. For shapes that failed."""
+        """`Reason` codes [len(rows)], 0 where it does not object. For shapes that failed. Of what
+        several plugins say the first counts, but that a reason which lasts comes before others.
+        """
         raise NotImplementedError
 
     def packing(self) -> Packing:
@@ -323,8 +325,9 @@ class SessionPlugin:
         """What just changed in the ledger; `entries.sign` is -1 when it was taken back."""
         raise NotImplementedError
 
-    def annotate(self, binds: Sequence["Bind"]) -> Sequence[Mapping[str, object]]:
-        """What to tell the binder beside node and devices, one mapping per bind."""
+    def annotate(self, binds: Sequence["Bind"]) -> Sequence[Mapping[str, object] | None]:
+        """What to tell the binder beside node and devices, one mapping per bind; None: it is not to
+        be bound in this cycle, nor are others of its job."""
         raise NotImplementedError
 
     def close(self, plan: "Plan") -> None:

@@ -14,10 +14,9 @@ import numpy as np
 
 from muster.engine import gang
 from muster.engine.hooks import LEAST_FRAGMENTATION, Dependence, NodeSubset
-from muster.engine.policy import PLACEMENT
+from muster.engine.policy import LASTING, PLACEMENT
 from muster.engine.session import Session
 from muster.model.ledger import NO_SHARES
-from muster.model.reason_codes import CODE_OF, Category
 from muster.model.reasons import (
     AMONG_OTHERS,
     GPU_MEMORY,
@@ -196,10 +195,6 @@ def chosen_shares(session: Session, shape: Shape, node: int) -> tuple[Rows, bool
 # -- why not -----------------------------------------------------------------------------------
 
 
-_LASTING: Ints = np.array(
-    [reason for reason, code in CODE_OF.items() if code.category is Category.NEVER], np.int64
-)
-"""Reasons against a node that nobody who leaves it takes away."""
 _SHUT: Ints = np.array([Reason.NOT_READY_NODE, Reason.UNSCHEDULABLE_NODE], np.int64)
 
 
@@ -235,7 +230,13 @@ def plugin_codes(session: Session, shape: Shape) -> Ints:
     """
     codes = session.policy.filter_reasons(shape, session.all_nodes)
     is_mute = ~session.answers(shape).fits & (codes == Reason.NONE)
-    return np.where(is_mute, int(Reason.PLUGIN), codes)
+    codes = np.where(is_mute, int(Reason.PLUGIN), codes)
+    if shape.is_shared:
+        return codes
+    nodes = session.snapshot.nodes
+    places = fit.all_slots(nodes.allocatable, shape.request, session.all_nodes >= 0)
+    # Where it is too large anyway, no other reason stands alone.
+    return np.where((codes != Reason.NONE) & (places == 0), codes | AMONG_OTHERS, codes)
 
 
 def no_node(session: Session, shortage: Shortage, leaf: int, found: int, minimum: int) -> Refusal:
@@ -296,7 +297,7 @@ def _room_of_shape(session: Session, shape: Shape, codes: Ints) -> Room:
     """What holds for the whole cycle."""
     nodes = session.snapshot.nodes
     plain = codes & ~AMONG_OTHERS
-    possible = ~np.isin(plain, _LASTING)
+    possible = ~np.isin(plain, LASTING)
     eligible = possible & ~np.isin(plain, _SHUT)
     if shape.is_shared:
         return Room(int(eligible.sum()), 0, when_empty=-1)

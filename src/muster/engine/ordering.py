@@ -11,13 +11,17 @@ import numpy as np
 from muster.api.queue_tree import Rootless
 from muster.engine import gang
 from muster.engine.session import Session
+from muster.model.nearest import nearest
 from muster.model.presence import active_allocated
 from muster.model.reasons import Reason, Refusal
+from muster.model.snapshot import QueueColumns
 from muster.model.status import TaskStatus
 from muster.numerics import queue_order
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import QUEUE_WIDTH
 
+_MOST_NAMED = 5
+"""Queues that a refusal lists."""
 _ROOTLESS = {
     None: Reason.QUEUE_MISSING,
     Rootless.PARENT_MISSING: Reason.QUEUE_PARENT_MISSING,
@@ -132,9 +136,15 @@ def servable_jobs(session: Session) -> Rows:
     waits &= ~_on_hold(session, waits)
     waits &= ~_held_back(session, waits)
     waits &= ~_shut_out(session, waits)
+    by_queue: dict[str, Refusal] = {}
     for job in np.flatnonzero(waits & ~(in_leaf & ready)).tolist():
-        why = _not_servable(session, job, bool(in_queue[job]), bool(in_leaf[job]))
-        session.refuse(job, (why,))
+        if in_leaf[job]:
+            session.refuse(job, (gang.too_few(session, job),))
+            continue
+        queue = jobs.records[job].queue
+        if queue not in by_queue:
+            by_queue[queue] = _bad_queue(queues, queue, int(jobs.queue[job]))
+        session.refuse(job, (by_queue[queue],))
     return np.flatnonzero(waits & in_leaf & ready).astype(np.int64)
 
 
@@ -173,15 +183,17 @@ def _shut_out(session: Session, waits: Bools) -> Bools:
     return shut_out
 
 
-def _not_servable(session: Session, job: int, in_queue: bool, in_leaf: bool) -> Refusal:
-    queue = session.snapshot.jobs.records[job].queue
-    if not in_queue:
-        queues = session.snapshot.queues
-        why = _ROOTLESS[queues.rootless.get(queue)]
-        return Refusal(why, subject=queues.missing_ancestor.get(queue, queue))
-    if not in_leaf:
-        return Refusal(Reason.QUEUE_NOT_LEAF, subject=queue)
-    return gang.too_few(session, job)
+def _bad_queue(queues: QueueColumns, name: str, row: int) -> Refusal:
+    """Why no job can run in the queue of this name; `row` is -1 where it is not in the tree."""
+    if row >= 0:
+        below = np.flatnonzero(queues.parent == row).tolist()
+        listed = tuple(queues.names[child] for child in below[:_MOST_NAMED])
+        more = (f"{len(below) - len(listed)} more",) if len(below) > len(listed) else ()
+        return Refusal(Reason.QUEUE_NOT_LEAF, subject=name, names=(*listed, *more))
+    why = _ROOTLESS[queues.rootless.get(name)]
+    meant = nearest(name, queues.names) if why is Reason.QUEUE_MISSING else ""
+    subject = queues.missing_ancestor.get(name, name)
+    return Refusal(why, subject=subject, names=(meant,) if meant else ())
 
 
 def _waiting(session: Session, jobs: Rows) -> Waiting:

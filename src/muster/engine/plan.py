@@ -6,9 +6,11 @@ which things were decided, so that whoever carries it out can stop after any who
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 NO_DETAILS: Mapping[str, object] = {}
+POD_ANNOTATIONS = "podAnnotations"
+"""Among the details of a bind: what is written on the pod in the same write as its node."""
 
 
 class Bind(NamedTuple):
@@ -19,7 +21,12 @@ class Bind(NamedTuple):
     node: str
     gpu_shares: tuple[str, ...] = ()
     details: Mapping[str, object] = NO_DETAILS
-    """What plugins add for the binder: claims, NUMA zones."""
+    """What plugins add for the binder: claims, NUMA zones, annotations."""
+
+    @property
+    def pod_annotations(self) -> Mapping[str, str]:
+        found: Any = self.details.get(POD_ANNOTATIONS, {})
+        return cast("Mapping[str, str]", found)
 
 
 class Nominate(NamedTuple):

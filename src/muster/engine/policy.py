@@ -15,6 +15,7 @@ import numpy as np
 
 from muster.api.kinds import Kind
 from muster.engine.config.budgets import DisruptionBudget, SearchBudgets
+from muster.engine.config.conf import SchedulerConf
 from muster.engine.config.reader import Reader
 from muster.engine.config.settings import EngineSettings
 from muster.engine.hooks import (
@@ -38,7 +39,8 @@ from muster.engine.plan import Bind, Plan
 from muster.engine.plugin_guard import Failures, Guard, opened
 from muster.engine.votes import Ballot, Voting, counted
 from muster.model.ledger import Entries
-from muster.model.reasons import Refusal
+from muster.model.reason_codes import CODE_OF, is_lasting
+from muster.model.reasons import AMONG_OTHERS, Refusal
 from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
@@ -47,6 +49,8 @@ PLACEMENT = (Dependence.NODE, Dependence.CLUSTER)
 """Dependences of answers that may change within a cycle."""
 
 _ANY = (Dependence.STATIC, *PLACEMENT)
+LASTING: Ints = np.array([reason for reason in CODE_OF if is_lasting(reason)], np.int64)
+"""Reasons against a node that nobody who leaves it takes away."""
 
 
 class TwoProviders(ValueError):
@@ -75,6 +79,8 @@ class Policy:
     """By hook, where not everybody counts."""
     actions: tuple[str, ...] = ()
     action_arguments: Mapping[str, Reader] = field(default_factory=lambda: MappingProxyType({}))
+    written: SchedulerConf | None = field(default=None, compare=False, repr=False)
+    """What it was made from, for whoever asks."""
 
     def open(self, view: View) -> "OpenPolicy":
         """Everybody's answers for one cycle; what plugins raise is contained."""
@@ -232,11 +238,13 @@ class OpenPolicy:
         return score
 
     def filter_reasons(self, shape: Shape, rows: Rows) -> Ints:
-        """The first reason that a plugin gives for each node; 0: none objects."""
+        """The first reason that a plugin gives for each node, one that lasts before others, with
+        `AMONG_OTHERS` where several plugins object; 0: none does.
+        """
         reasons = np.zeros(len(rows), dtype=np.int64)
         for answers in self._answers("filter_reasons"):
             if answers.dependence(shape) is not Dependence.IRRELEVANT:
-                reasons = np.where(reasons == 0, answers.filter_reasons(shape, rows), reasons)
+                reasons = _joined(reasons, answers.filter_reasons(shape, rows))
         return reasons
 
     def packing(self) -> Packing:
@@ -414,6 +422,13 @@ class OpenPolicy:
 
 def _columns(size: int, keys: Iterable[Floats]) -> Floats:
     return np.hstack([np.zeros((size, 0)), *keys])
+
+
+def _joined(found: Ints, more: Ints) -> Ints:
+    """Of two reasons against each node the one that counts, with the mark that there are two."""
+    is_worse = np.isin(more & ~AMONG_OTHERS, LASTING) & ~np.isin(found & ~AMONG_OTHERS, LASTING)
+    joined = np.where((found == 0) | is_worse, more, found)
+    return np.where((found != 0) & (more != 0), joined | AMONG_OTHERS, joined)
 
 
 def _first(refusals: Iterable[Refusal | None]) -> Refusal | None:

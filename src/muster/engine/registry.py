@@ -74,6 +74,7 @@ def build_policy(
     """The policy that a configuration describes. A ConfigError names the key that is wrong."""
     known = _known(profile.plugins if profile else PLUGINS, "muster.plugins")
     return Policy(
+        written=conf,
         actions=conf.actions,
         action_arguments=conf.action_arguments,
         plugins=tuple(

@@ -15,6 +15,7 @@ from muster.api.names import LABEL_HOSTNAME
 from muster.foresight.variants import Variants
 from muster.model.constraint_terms import Toleration
 from muster.model.constraints import Constraints
+from muster.model.nearest import nearest
 from muster.model.reasons import Reason, Refusal
 from muster.model.record_changes import Delta
 from muster.model.records import (
@@ -209,8 +210,23 @@ def preemptible(waiting: Waiting) -> Iterator[Ladder]:
         yield Ladder("preemptible", "", False, [True], lambda _: edit, Cost.RELAX, is_ordered=False)
 
 
+def _nearness(
+    named: str, own: QueueRecord | None, names: Sequence[str]
+) -> Callable[[QueueRecord], tuple[bool, bool, bool, str]]:
+    """The key of an order of queues: first one of a like name where none is called so, then those
+    below the one that is named, then those beside it.
+    """
+    meant = nearest(named, names) if own is None else ""
+    return lambda queue: (
+        queue.name != meant,
+        queue.parent != named,
+        own is None or queue.parent != own.parent,
+        queue.name,
+    )
+
+
 def other_queue(waiting: Waiting) -> Iterator[Ladder]:
-    """Another leaf queue that the namespace may use; those of the same parent first."""
+    """Another leaf queue that the namespace may use: first who was perhaps meant."""
     if not waiting.refused_for(*_QUEUE_IN_THE_WAY):
         return
     queues = waiting.state.queues
@@ -221,7 +237,7 @@ def other_queue(waiting: Waiting) -> Iterator[Ladder]:
         for queue in queues.values()
         if queue.name not in parents and queue.name != waiting.job.queue
     ]
-    others.sort(key=lambda queue: (own is None or queue.parent != own.parent, queue.name))
+    others.sort(key=_nearness(waiting.job.queue, own, [queue.name for queue in others]))
     yield Ladder(
         "queue",
         "",

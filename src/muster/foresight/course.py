@@ -1,5 +1,6 @@
 """What all futures of a cluster have in common, and what one of them draws."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,6 +9,13 @@ import numpy as np
 from muster.foresight.situation import Rules
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
+
+IsOver = Callable[[], bool]
+"""Whether the time for playing futures is over."""
+
+
+class OutOfTime(Exception):
+    """A future was not played to its end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from muster.engine.ordering import JobQueue, Waiting
 from muster.engine.plugins.elastic import ABOVE, AT
 from muster.engine.session import Session
 from muster.foresight import forward_by_sessions
-from muster.foresight.course import Course, Future
+from muster.foresight.course import Course, Future, IsOver
 from muster.model.status import TaskStatus
 from muster.numerics import allocate_state, divide
 from muster.numerics import forward as numerics
@@ -36,12 +36,14 @@ _MUTABLE_ORDERS = ("order", "place", "free")
 _MUTABLE_WORLD = ("waits", "chunk", "cursor", "started_s", "pending", "slots", "free_slots", "size")
 
 
-def player(course: Course, asked: Sequence[int]) -> Player:
-    """Plays futures until all jobs that are asked about have started."""
+def player(course: Course, asked: Sequence[int], is_over: IsOver = lambda: False) -> Player:
+    """Plays futures until all jobs that are asked about have started. Compiled ones take tenths of
+    a second and are played to their end; others raise `OutOfTime`.
+    """
     compiled = _Compiled.of(course, asked)
     if compiled is not None:
         return compiled.starts
-    return lambda future: forward_by_sessions.starts(course, future, asked)
+    return lambda future: forward_by_sessions.starts(course, future, asked, is_over)
 
 
 class _Compiled:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from muster.engine.session import Session
-from muster.foresight.course import Course, Future
+from muster.foresight.course import Course, Future, IsOver, OutOfTime
 from muster.foresight.situation import Actions
 from muster.model.columns import charged
 from muster.model.snapshot import ClusterSnapshot
@@ -27,9 +27,11 @@ class _State:
     idle: Ints
 
 
-def starts(course: Course, future: Future, asked: Sequence[int]) -> Floats:
+def starts(
+    course: Course, future: Future, asked: Sequence[int], is_over: IsOver = lambda: False
+) -> Floats:
     """When jobs start in one future: float64[J], nan for who does not within the horizon. Ends as
-    soon as all that are `asked` about have started.
+    soon as all that are `asked` about have started. Raises `OutOfTime`.
     """
     tasks = course.snapshot.tasks
     state = _State(tasks.status.copy(), tasks.node.copy(), course.snapshot.nodes.idle.copy())
@@ -52,6 +54,8 @@ def starts(course: Course, future: Future, asked: Sequence[int]) -> Floats:
         now_s = max(events[0][0], now_s + course.period_s)
         if now_s > end_s:
             return found
+        if is_over():
+            raise OutOfTime
         while events and events[0][0] <= now_s:
             _, kind, job = heapq.heappop(events)
             (_come if kind else _end)(course, state, job)

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -88,6 +88,11 @@ class Plan:
     problems: tuple[str, ...]
     digest: str
     """Of what would happen: equal answers have equal ones."""
+    warnings: tuple[str, ...] = ()
+    """Of the manifest."""
+    is_complete: bool = True
+    """Whether the searches of the cycle came to their end: otherwise who waits here may start, and
+    others may go for it."""
 
 
 def plan(
@@ -103,16 +108,18 @@ def plan(
     """
     if submission.problems or not submission.jobs:
         problems = submission.problems or ("the manifest makes no pods of this scheduler",)
-        return Plan(Verdict.BROKEN, (), (), problems, _digest(Verdict.BROKEN, ()))
+        digest = _digest(Verdict.BROKEN, ())
+        return Plan(Verdict.BROKEN, (), (), problems, digest, submission.warnings)
     with state.variant(submission.edit) as snapshot:
-        planned = Situation(snapshot, situation.rules, situation.now_s, situation.holds)
+        planned = replace(situation, snapshot=snapshot)
         search = _Search(Questions(planned, elapsed_s), elapsed_s, elapsed_s() + budget_s)
         jobs = tuple(_job_plan(planned, job.key, search) for job in submission.jobs)
-        evictions = planned.result.plan.evictions
+        evictions, is_complete = planned.result.plan.evictions, not planned.is_cut_short
     keys = {job.job for job in jobs}
     own = tuple(evict for evict in evictions if evict.actor in keys)
     verdict = next(one for one in _WORST_FIRST if any(job.verdict is one for job in jobs))
-    return Plan(verdict, jobs, own, (), _digest(verdict, jobs))
+    digest = _digest(verdict, jobs)
+    return Plan(verdict, jobs, own, (), digest, submission.warnings, is_complete)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +176,11 @@ class BadToken(Exception):
 def token_of(
     planned: Plan, submission: Submission, situation: Situation, rules: str, key: bytes
 ) -> str:
-    """As text to be handed back; only who has the key can make one."""
+    """As text to be handed back; only who has the key can make one. None ("") for what was cut
+    short: the clock would decide whether it holds.
+    """
+    if not planned.is_complete:
+        return ""
     token = Token(
         situation.snapshot.generation,
         rules,
@@ -204,6 +215,8 @@ def held(token: Token, again: Plan, submission: Submission, rules: str, now_s: f
         raise BadToken("the plan is older than 10 minutes: plan again")
     if token.rules != rules:
         raise BadToken("the configuration of the scheduler has changed since: plan again")
+    if not again.is_complete:
+        raise BadToken("there was no time to look whether the plan still holds: ask again")
     if token.outcome != again.digest:
         raise BadToken(
             f'it would be otherwise now: then "{token.verdict}", now "{again.verdict}"'

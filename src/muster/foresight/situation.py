@@ -7,6 +7,7 @@ decision, the state that the decision leaves) is computed once and kept.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 from muster.engine.config.conf import parse_conf
 from muster.engine.config.settings import EngineSettings
@@ -15,7 +16,9 @@ from muster.engine.holds import Hold
 from muster.engine.memory import Memory
 from muster.engine.policy import Policy
 from muster.engine.registry import build_actions, build_policy
+from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.foresight.aftermath import carried_out
+from muster.foresight.budget import ENDLESS, Budget, is_cut_short
 from muster.model.records import ClusterRecords
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.tables import snapshot_of
@@ -54,6 +57,9 @@ class Situation:
     now_s: float
     holds: tuple[Hold, ...] = ()
     """Room that earlier cycles made."""
+    elapsed_s: ElapsedS = no_time_passes
+    search_s: float = inf
+    """How long the searches of its cycle may take."""
 
     @classmethod
     def of(
@@ -73,7 +79,13 @@ class Situation:
     @cached_property
     def result(self) -> CycleResult:
         """What a cycle decides now."""
-        return decided(self.snapshot, self.rules, self.now_s, self.holds)
+        budget = Budget(self.elapsed_s, self.elapsed_s() + self.search_s)
+        return decided(self.snapshot, self.rules, self.now_s, self.holds, budget=budget)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether its searches took longer than they may: then it may be decided otherwise."""
+        return is_cut_short(self.result)
 
     @cached_property
     def left(self) -> ClusterRecords:
@@ -87,9 +99,18 @@ def decided(
     now_s: float,
     holds: tuple[Hold, ...] = (),
     actions: Actions | None = None,
+    budget: Budget = ENDLESS,
 ) -> CycleResult:
     """One cycle by these rules, or some actions of one. Nothing is handed on from another cycle but
     the room that it made: what a cycle knows of a changed cluster must never reach the live one.
+    Searches end with the budget.
     """
     memory = Memory(holds=holds)
-    return run_cycle(snapshot, rules.policy, actions or rules.actions, now_s, memory)
+    return run_cycle(
+        snapshot,
+        rules.policy,
+        actions or rules.actions,
+        now_s,
+        memory,
+        elapsed_s=budget.time_of_searches,
+    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from muster.engine.cycle import CycleResult
 from muster.engine.plan import Evict
-from muster.engine.search_time import ElapsedS
+from muster.foresight.budget import ENDLESS, Budget, is_cut_short
 from muster.foresight.changes import Cost, Ladder, Needs
 from muster.foresight.situation import Rules, decided
 from muster.foresight.variants import Variants
@@ -44,16 +44,8 @@ class Change:
     """What was run with the change made: allocate alone, or a whole cycle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How long somebody is willing to wait."""
-
-    elapsed_s: ElapsedS
-    ends_s: float
-
-    @property
-    def is_spent(self) -> bool:
-        return self.elapsed_s() >= self.ends_s
+_CONFIRMING_S = 0.5
+"""A change is confirmed for so long, also when the time to look for more is over."""
 
 
 class Prober:
@@ -65,13 +57,16 @@ class Prober:
         self._now_s = now_s
         self._job = job
         self.runs = 0
+        self.is_cut_short = False
+        """Whether the newest run ended for want of time: what it denies, it does not know."""
 
-    def start(self, edit: Delta, needs: Needs) -> Start | None:
+    def start(self, edit: Delta, needs: Needs, budget: Budget = ENDLESS) -> Start | None:
         """How the job starts with this edit; None: it does not."""
         actions = self._rules.until_allocate if needs is Needs.ALLOCATE else None
         self.runs += 1
         with self._state.variant(edit) as snapshot:
-            result = decided(snapshot, self._rules, self._now_s, actions=actions)
+            result = decided(snapshot, self._rules, self._now_s, actions=actions, budget=budget)
+        self.is_cut_short = is_cut_short(result)
         return start_of(result, self._job)
 
 
@@ -90,12 +85,16 @@ def smallest(prober: Prober, ladder: Ladder, budget: Budget) -> Change | None:
     or the budget was spent before two neighbours were found.
     """
 
+    cut_short: list[bool] = []
+
     def tried(at: int) -> Start | None:
-        return prober.start(ladder.edit(ladder.steps[at]), ladder.needs)
+        found = prober.start(ladder.edit(ladder.steps[at]), ladder.needs, budget)
+        cut_short.append(prober.is_cut_short)
+        return found
 
     found = _bisected if ladder.is_ordered else _first
     pair = found(tried, ladder.steps, budget)
-    if pair is None:
+    if pair is None or any(cut_short):
         return None
     at, start = pair
     return Change(
@@ -112,11 +111,14 @@ def smallest(prober: Prober, ladder: Ladder, budget: Budget) -> Change | None:
     )
 
 
-def confirmed(prober: Prober, change: Change) -> Change | None:
+def confirmed(prober: Prober, change: Change, budget: Budget) -> Change | None:
     """The change as a whole cycle decides it; None: somebody else has the better claim to the room
-    that allocate alone would give.
+    that allocate alone would give. What a cycle had no time to decide stays as it was found.
     """
-    start = prober.start(change.edit, Needs.CYCLE)
+    ends_s = max(budget.ends_s, budget.elapsed_s() + _CONFIRMING_S)
+    start = prober.start(change.edit, Needs.CYCLE, Budget(budget.elapsed_s, ends_s))
+    if prober.is_cut_short:
+        return change
     return None if start is None else replace(change, start=start, verified=Needs.CYCLE)
 
 

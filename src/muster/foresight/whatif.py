@@ -1,13 +1,13 @@
 """What another policy would change: the same moment decided with it and without it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from muster.engine.plan import Evict
 from muster.engine.session import Session
-from muster.foresight.situation import Rules, Situation, decided
+from muster.foresight.situation import Rules, Situation
 from muster.foresight.variants import Variants
 from muster.model.record_changes import Delta
 from muster.model.records import UNLIMITED
@@ -31,6 +31,8 @@ class Difference:
     """GPUs of queues whose fair share moves by one or more: before, after."""
     below_quota: tuple[str, ...]
     """Queues that hold less than their quota, and would hold it without the change."""
+    is_complete: bool = True
+    """Whether the searches of both cycles came to their end."""
 
     def verdict(self) -> list[str]:
         """In a few lines."""
@@ -50,8 +52,8 @@ def difference(
     """One cycle each. `state` are variants of the situation's records."""
     before = situation.result.plan
     with state.variant(edit) as snapshot:
-        changed = Situation(snapshot, rules or situation.rules, situation.now_s, situation.holds)
-        after = decided(changed.snapshot, changed.rules, changed.now_s, changed.holds).plan
+        changed = replace(situation, snapshot=snapshot, rules=rules or situation.rules)
+        after = changed.result.plan
         shares = _moved(_shares(situation), _shares(changed))
         below = _below(changed.snapshot, after.evictions) - _below(
             situation.snapshot, before.evictions
@@ -72,6 +74,7 @@ def difference(
         ),
         shares,
         tuple(sorted(below)),
+        not (situation.is_cut_short or changed.is_cut_short),
     )
 
 

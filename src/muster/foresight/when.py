@@ -6,6 +6,7 @@ follow from the generation and the number of the sample, so two replicas say the
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -13,7 +14,7 @@ import numpy as np
 
 from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.foresight.arrivals import Past, expected
-from muster.foresight.course import Course, Future
+from muster.foresight.course import Course, Future, OutOfTime
 from muster.foresight.forward import player
 from muster.foresight.journal.events import gpus_of
 from muster.foresight.runtimes import Basis, Durations, Known, Runtimes, is_service
@@ -79,13 +80,14 @@ def when(
     futures = _Futures(situation, past, asked)
     if not futures.waiting:
         return {}
-    starts = player(futures.course, futures.rows)
+    starts = player(futures.course, futures.rows, lambda: elapsed_s() >= until_s)
     drawn: list[Floats] = []
-    for sample in range(asked.samples):
-        if drawn and elapsed_s() >= until_s:
-            break
-        drawn.append(starts(futures.drawn(sample))[futures.rows])
-    found = np.stack(drawn, axis=1)
+    with suppress(OutOfTime):
+        for sample in range(asked.samples):
+            if drawn and elapsed_s() >= until_s:
+                break
+            drawn.append(starts(futures.drawn(sample))[futures.rows])
+    found = np.stack(drawn, axis=1) if drawn else np.zeros((len(futures.rows), 0))
     made = (futures.estimate(at, found[at]) for at in range(len(futures.waiting)))
     return {one.job: one for one in made}
 

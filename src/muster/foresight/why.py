@@ -7,10 +7,11 @@ from functools import cached_property
 from types import MappingProxyType
 
 from muster.engine.search_time import ElapsedS, no_time_passes
+from muster.foresight.budget import Budget
 from muster.foresight.changes import Cost, Ladder, Needs, Waiting, ladders
 from muster.foresight.order import Place, places
 from muster.foresight.situation import Situation
-from muster.foresight.smallest import Budget, Change, Prober, Start, confirmed, smallest, start_of
+from muster.foresight.smallest import Change, Prober, Start, confirmed, smallest, start_of
 from muster.foresight.variants import Variants
 from muster.model.reasons import Refusal
 from muster.model.record_changes import Delta
@@ -50,7 +51,8 @@ class Why:
     changes: tuple[Change, ...]
     """What would start it, cheapest first."""
     is_complete: bool
-    """Whether everything was tried, or the budget was spent before."""
+    """Whether everything was tried, or the time was up before: that for changes, or that of the
+    searches of the cycle which is asked about."""
     runs: int
     """How often the engine was run."""
 
@@ -82,11 +84,12 @@ class Questions:
         state = self.job_state(job)
         refusals = self.situation.result.explanation.refusals.get(job, ())
         changes: tuple[Change, ...] = ()
-        is_complete, runs = True, 0
+        is_complete, runs = not self.situation.is_cut_short, 0
         if state is State.WAITING and searches:
             budget = Budget(self._elapsed_s, self._elapsed_s() + budget_s)
             search = _Search(self._waiting(job, refusals, ends), self._prober(job), budget)
-            changes, is_complete, runs = search.found()
+            changes, found_all, runs = search.found()
+            is_complete &= found_all
         return Why(
             job,
             state,
@@ -153,7 +156,8 @@ class _Search:
         """The cheapest ones first: what nobody had the time to confirm is said to be so."""
         kept: list[Change] = []
         for change in sorted(found, key=_price):
-            again = change if kept and self.budget.is_spent else confirmed(self.prober, change)
+            is_late = bool(kept) and self.budget.is_spent
+            again = change if is_late else confirmed(self.prober, change, self.budget)
             if again is not None:
                 kept.append(again)
         return kept

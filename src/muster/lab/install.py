@@ -127,6 +127,8 @@ class Installation:
     """Host and port of the scheduler's metrics and debug pages; None: nowhere."""
     usage_store: Path | None = None
     """Where the queue controller keeps past usage; None: nowhere."""
+    usage_in_cluster: bool = False
+    """Whether it keeps the days of it in the cluster, too."""
     reservation_image: str = "muster/reservation"
     hami_core: bool = False
     """Whether HAMi keeps pods that share a GPU to their part of its memory."""
@@ -248,7 +250,10 @@ class Installation:
 
     def _queues(self, supervisor: Supervisor) -> None:
         config = queues.QueueServiceConfig(
-            self.names, usage_store=self.usage_store, offload=offload_here()
+            self.names,
+            usage_store=self.usage_store,
+            usage_in_cluster=self.usage_in_cluster,
+            offload=offload_here(),
         )
         queues.build(supervisor, config)
 

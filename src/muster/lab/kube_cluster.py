@@ -9,7 +9,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from muster.api.kinds import NODE, RESOURCE_SLICE
 from muster.api.meta import Key
@@ -19,7 +19,7 @@ from muster.base.rand import Rand
 from muster.client.connection import Call, Connection
 from muster.client.credentials import Credential, FixedCredentials, bearer
 from muster.client.https import HttpsTransport
-from muster.client.kinds import object_path, plain_kind, plainly
+from muster.client.kinds import Plain, object_path, plain_kind, plainly
 from muster.client.kubeconfig import Access
 from muster.client.read import Reader
 from muster.client.transport import Request
@@ -44,6 +44,8 @@ _RUNTIME: Final = plain_kind(
     "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False
 )
 SLICE: Final = plainly(RESOURCE_SLICE)
+PLAYED_ELSEWHERE: Final = "muster.lab/played-elsewhere"
+"""An annotation of pods that kwok leaves alone: somebody else says what becomes of them."""
 
 
 class KubeCluster:
@@ -92,7 +94,7 @@ class KubeCluster:
     async def start(self, service: HostedService) -> Supervisor:
         """Run a service under its own account; also one that was stopped before."""
         await ensure_account(self.writer, service)
-        token = await self._token(Key(service.namespace, service.name))
+        token = await self.token(Key(service.namespace, service.name))
         return self._hosting.host(service, self._connection(service.name, token))
 
     async def stop(self, name: str) -> None:
@@ -101,17 +103,21 @@ class KubeCluster:
     async def kill(self, name: str) -> None:
         await self._hosting.kill(name)
 
-    async def connect(self, who: str, account: Key) -> Connection:
+    async def connect(self, who: str, account: Key, pod: Plain | None = None) -> Connection:
         """As a pod of that account would; it ends with the cluster."""
-        return self._connection(who, await self._token(account))
+        return self._connection(who, await self.token(account, pod))
 
-    async def _token(self, account: Key) -> str:
-        """A token as a kubelet would get it for a pod of that account."""
+    async def token(self, account: Key, pod: Plain | None = None) -> str:
+        """A token as a kubelet would get it for a pod of that account, for that very pod if any."""
+        spec: dict[str, Any] = {"expirationSeconds": 86400}
+        if pod is not None:
+            meta = {name: pod["metadata"][name] for name in ("name", "uid")}
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", **meta}
         request = Request(
             "POST",
             object_path(ACCOUNT, account, "token"),
             headers={"content-type": "application/json"},
-            body=b'{"spec": {"expirationSeconds": 86400}}',
+            body=json.dumps({"spec": spec}).encode(),
         )
         answer = await self.writer.connection.call(request, Call("create", "token"))
         return str(json.loads(answer)["status"]["token"])

@@ -6,6 +6,7 @@ it could mean.
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
 import re2
 
 from muster.api import volcano
@@ -28,7 +29,13 @@ from muster.model.records import JobRecord, NodeRecord, QueueRecord, gang
 from muster.model.requests import container_requests, pod_amounts, resource_amounts
 from muster.model.selectors import LabelSelector
 
-_OURS = ("volcano.sh/", "sla-waiting-time", "scheduling.volcano.sh/")
+_OURS = (
+    "volcano.sh/",
+    "sla-waiting-time",
+    "scheduling.volcano.sh/",
+    "nvidia.com/use-gputype",
+    "nvidia.com/nouse-gputype",
+)
 _CRITICAL = ("system-cluster-critical", "system-node-critical")
 _PATTERN_MAX = 256
 """Longer patterns of HyperNodes match nothing: they are matched against every name."""
@@ -60,6 +67,13 @@ def pod_terms(
         scheduled_s=since.timestamp() if since else None,
         notes=notes,
     )
+
+
+def with_notes(terms: PodTerms | None, more: Mapping[str, str]) -> PodTerms | None:
+    """The terms of a pod that is to get these annotations."""
+    if terms is None or not more:
+        return terms
+    return msgspec.structs.replace(terms, notes={**terms.notes, **more})
 
 
 def _charged(pod: Pod, request: Mapping[str, int] | None) -> Amounts | None:

@@ -17,6 +17,7 @@ from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, Res
 from muster.api.duration import Duration
 from muster.api.names import Names
 from muster.api.noderesourcetopology import NodeResourceTopology
+from muster.api.numatopology import Numatopology
 from muster.api.podgroup import PodGroup, SubGroup, by_parent, is_preemptible
 from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
 from muster.api.queue import Queue, QueueResource, QueueResources
@@ -24,6 +25,7 @@ from muster.api.queue_access import namespaces_of
 from muster.api.topology import Topology
 from muster.api.validation.pod_groups import is_tree
 from muster.base.parse_int import parse_int
+from muster.model.cards import cards_of
 from muster.model.extended import claimable_amounts
 from muster.model.from_api import taints
 from muster.model.gpu_request import (
@@ -159,7 +161,7 @@ def node_record(
     node: Node,
     slices: Sequence[ResourceSlice] = (),
     classes: Mapping[str, DeviceClass] | None = None,
-    zones: NodeResourceTopology | None = None,
+    zones: NodeResourceTopology | Numatopology | None = None,
 ) -> NodeRecord:
     """A node; `slices` are the resource slices that belong to it alone."""
     labels = node.metadata.labels
@@ -185,6 +187,8 @@ def node_record(
         gpu_maker=maker,
         claimable=frozenset(by_name),
         numa=None if zones is None else numa_topology(zones),
+        cards=cards_of(node.metadata.annotations, resource_amounts(node.status.capacity)),
+        images={name: one.size_bytes for one in node.status.images for name in one.names},
     )
 
 

@@ -106,6 +106,20 @@ class ClaimBook:
             searched[position] = self._search(tuple(needs), int(rows[position]))
         return searched
 
+    def exist(self, need: ClaimNeed, rows: Rows) -> Bools:
+        """bool[len(rows)]: nodes with enough devices for each request alone, whoever holds them."""
+        found = np.ones(len(rows), np.bool_)
+        if self.pool.roaming:
+            return found
+        for alternatives in need.requests:
+            some = np.zeros(len(rows), np.bool_)
+            for ask in alternatives:
+                there = self.pool.node[self.pool.accepted(ask) & (self.pool.node != NOWHERE)]
+                counts = np.bincount(there, minlength=len(self._index))
+                some |= counts[rows] >= _least(ask)
+            found &= some
+        return found
+
     def post(self, turn: Turn, consumer: str, node: int, needs: Mapping[str, ClaimNeed]) -> None:
         """What happens to a task that uses these claims on a node."""
         if turn is Turn.COMES:
@@ -221,8 +235,7 @@ class ClaimBook:
         for alternatives in need.requests:
             some = np.zeros(len(rows), np.bool_)
             for ask in alternatives:
-                wanted = 0 if ask.is_admin else 1 if ask.takes_all else ask.count
-                some |= self._free_counts(ask)[rows] >= wanted
+                some |= self._free_counts(ask)[rows] >= (0 if ask.is_admin else _least(ask))
             possible &= some
         return possible
 
@@ -246,3 +259,8 @@ class ClaimBook:
 
     def _allocations(self, node: int, needs: Sequence[ClaimNeed]) -> tuple[Allocation, ...] | None:
         return DeviceSearch(self.pool, self._taken, self._spent, node).allocations(needs)
+
+
+def _least(ask: DeviceNeed) -> int:
+    """How many devices there must be for it."""
+    return 1 if ask.takes_all else ask.count

@@ -48,9 +48,12 @@ class Constraints:
     claims: tuple[ClaimReference, ...] = ()
     containers: tuple[ContainerRequest, ...] = ()
     """Init containers and sidecars first, in order. Given only where it matters which container
-    asks for what: on nodes with NUMA zones, and for resources that device classes stand for."""
+    asks for what: on nodes with NUMA zones, for resources that device classes stand for, and for
+    parts of cards."""
     is_guaranteed: bool = False
-    """Of the QoS class Guaranteed; given where containers are."""
+    """Of the QoS class Guaranteed; given where that matters: on nodes with NUMA zones."""
+    images: tuple[str, ...] = ()
+    """What its containers run, with tags; given where a policy weighs which nodes have them."""
     request_problem: str = ""
     """A number of its request that cannot be counted with, which no node can change."""
     namespace: str = ""
@@ -90,6 +93,7 @@ def constraints_of(
         volume_claims=tuple(sorted(set(pod.volume_claim_names))),
         config_maps=from_api.config_maps(pod),
         claims=from_api.claims(pod, allocated_claims, group_claims),
+        images=from_api.images(spec),
     )
     if constraints == UNCONSTRAINED:
         return UNCONSTRAINED

@@ -94,6 +94,16 @@ def host_ports(spec: api.PodSpec) -> tuple[HostPort, ...]:
     return tuple(sorted(ports, key=lambda port: (port.port, port.protocol, port.address)))
 
 
+def images(spec: api.PodSpec) -> tuple[str, ...]:
+    """What the containers run, named as nodes name it: one without a tag is the latest."""
+    containers = (*spec.init_containers, *spec.containers)
+    return tuple(_tagged(container.image) for container in containers if container.image)
+
+
+def _tagged(image: str) -> str:
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
+
+
 def pod_affinity(pod: api.Pod, affinity: api_affinity.Affinity) -> PodAffinity | None:
     near = affinity.pod_affinity or api_affinity.PodAffinity()
     apart = affinity.pod_anti_affinity or api_affinity.PodAffinity()

@@ -12,11 +12,12 @@ import msgspec
 from muster.api.bindrequest import NUMAZone
 from muster.api.names import ANNOTATION_NUMA_OBSERVED, ANNOTATION_NUMA_PREDICTED
 from muster.api.noderesourcetopology import NodeResourceTopology, Zone
+from muster.api.numatopology import Numatopology
 from muster.api.quantity import BadQuantity, Quantity
+from muster.model.numatopology import POLICIES, topology_of_volcano
 from muster.model.records import NumaShare, NumaTopology, NumaZone
 from muster.model.requests import resource_amounts
 
-POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 _SCOPES = ("container", "pod")
 _LEGACY = {
     "None": ("none", "container"),
@@ -32,8 +33,10 @@ _LEGACY = {
 _NUMBER = re.compile(r"(?<!\d)\d{1,18}$", re.ASCII)
 
 
-def numa_topology(found: NodeResourceTopology) -> NumaTopology | None:
+def numa_topology(found: NodeResourceTopology | Numatopology) -> NumaTopology | None:
     """The zones of a node; None if it reports none."""
+    if isinstance(found, Numatopology):
+        return topology_of_volcano(found)
     zones = sorted((zone for zone in found.zones if zone.type == "Node"), key=_place)
     if not zones:
         return None

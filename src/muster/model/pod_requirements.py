@@ -15,6 +15,7 @@ from muster.api.devices import ResourceClaim
 from muster.api.meta import replace as api_replace
 from muster.api.names import ANNOTATION_SHARED_GPU_CONFIG_MAP, RESOURCE_MIG_PREFIX
 from muster.api.validation.pods import placement_problems
+from muster.model.cards import PARTS
 from muster.model.constraints import Constraints, constraints_of
 from muster.model.gpu_request import GPU_ANNOTATIONS
 from muster.model.records import GpuRequest
@@ -81,12 +82,11 @@ def requirements_of(pod: Pod, claims: Claims, keeps_containers: bool) -> PodRequ
     problem = f"{wish.path}: {wish.message}; {wish.fix}" if wish is not None else ""
     if problem := problem or request_problem(pod, claims, amounts):
         constraints = replace(constraints, request_problem=problem)
+    if keeps_containers or not amounts.keys().isdisjoint(PARTS):
+        constraints = replace(constraints, containers=container_requests(pod.spec))
     if keeps_containers:
-        constraints = replace(
-            constraints,
-            containers=container_requests(pod.spec),
-            is_guaranteed=pod.status.qos_class == "Guaranteed",
-        )
+        is_guaranteed = pod.status.qos_class == "Guaranteed"
+        constraints = replace(constraints, is_guaranteed=is_guaranteed)
     return PodRequirements(amounts, gpu, constraints)
 
 

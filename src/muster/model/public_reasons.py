@@ -5,17 +5,16 @@ step, one of them dominant. Conditions, events, the command line and HTTP all sh
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from muster.model.nearest import nearest
-from muster.model.reason_codes import CODE_OF, CODES, Category, Code
+from muster.model.reason_codes import CODE_OF, CODES, Category, Code, is_lasting
 from muster.model.reason_texts import dominant_count, next_step, told
 from muster.model.reasons import Reason, Refusal
 
 _RANK = {code: at for at, code in enumerate(CODES)}
+_NOT_FOR_WANT_OF_ROOM = (Category.BROKEN, Category.NEVER)
+"""Whoever waits for such a reason is not helped by anybody who makes way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +95,13 @@ def why_of(refusals: Sequence[Refusal]) -> Why | None:
     found = _in_order(public_reason(refusal) for refusal in refusals)
     of_evictions = [one for one in found if one.code.explains_eviction or _is_of_a_search(one)]
     others = [one for one in found if one not in of_evictions]
+    if others and others[0].category in _NOT_FOR_WANT_OF_ROOM:
+        return Why(tuple(others))
     if len(of_evictions) > 1:  # it follows from the others
         of_evictions = [one for one in of_evictions if one.code is not Code.NOBODY_TO_EVICT]
     if not others:
         return Why(tuple(found)) if found else None
     return Why(tuple(others), tuple(of_evictions))
-
-
-def with_nearest(why: Why, known: Iterable[str]) -> Why:
-    """With the name among those known that was perhaps meant by the dominant reason's subject."""
-    meant = nearest(why.dominant.subject, known)
-    if not meant or why.dominant.refusal is None:
-        return why
-    first = public_reason(msgspec.structs.replace(why.dominant.refusal, names=(meant,)))
-    return replace(why, reasons=(first, *why.reasons[1:]))
 
 
 def public_reason(refusal: Refusal) -> PublicReason:
@@ -139,7 +131,7 @@ def _code_of_no_node(refusal: Refusal) -> Code:
     keeps it off the others, whatever the counts.
     """
     room = refusal.room
-    is_eligible = [CODE_OF[one.reason].category is not Category.NEVER for one in refusal.nodes]
+    is_eligible = [not is_lasting(one.reason) for one in refusal.nodes]
     if refusal.nodes and not any(is_eligible):
         return CODE_OF[dominant_count(refusal.nodes).reason]
     if _is_too_small(refusal):

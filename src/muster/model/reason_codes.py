@@ -348,7 +348,7 @@ CODE_OF: Mapping[Reason, Code] = {
     Reason.POD_ANTI_AFFINITY: Code.NO_ROOM,
     Reason.OTHERS_ANTI_AFFINITY: Code.NO_ROOM,
     Reason.SPREAD: Code.NO_ROOM,
-    Reason.VOLUME: Code.NO_ROOM,
+    Reason.VOLUME: Code.NO_MATCHING_NODE,
     Reason.VOLUME_LIMIT: Code.NO_ROOM,
     Reason.DEVICE_CLAIM: Code.NO_ROOM,
     Reason.NUMA: Code.NO_ROOM,
@@ -360,6 +360,9 @@ CODE_OF: Mapping[Reason, Code] = {
     Reason.OUTSIDE_DOMAIN: Code.TOPOLOGY_FULL,
     Reason.GPU_TOO_SMALL: Code.TOO_LARGE,
     Reason.SHARED_VOLUME: Code.NO_ROOM,
+    Reason.DEVICE_ABSENT: Code.NO_MATCHING_NODE,
+    Reason.VOLUME_IN_USE: Code.NO_ROOM,
+    Reason.STORAGE_CAPACITY: Code.NO_ROOM,
     Reason.TOO_LARGE: Code.TOO_LARGE,
     Reason.CONFIG_MAP_MISSING: Code.OBJECT_MISSING,
     Reason.VOLUME_MISSING: Code.OBJECT_MISSING,
@@ -406,3 +409,8 @@ CODE_OF: Mapping[Reason, Code] = {
     Reason.BINDS: Code.BINDING,
 }
 """The code of each reason, before numbers are looked at: see `model.public_reasons`."""
+
+
+def is_lasting(reason: Reason) -> bool:
+    """Whether nobody who leaves a node takes this away that speaks against it."""
+    return CODE_OF[reason].category is Category.NEVER

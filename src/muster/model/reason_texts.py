@@ -10,7 +10,7 @@ from typing import Any
 
 from muster.api.bounds import QUEUE_LEVELS_MAX
 from muster.base.timefmt import rfc3339
-from muster.model.reason_codes import Code
+from muster.model.reason_codes import Code, is_lasting
 from muster.model.reasons import Evidence, NodeCount, Reason, Refusal
 from muster.numerics.axis import GPU_UNIT
 
@@ -103,7 +103,22 @@ _NODE_WORDS: dict[Reason, tuple[str, str]] = {
         "cannot use the volume of a claim shared with a pod elsewhere",
     ),
     Reason.VOLUME_LIMIT: ("has no volume slot left", "have no volume slot left"),
-    Reason.DEVICE_CLAIM: ("lacks the claimed devices", "lack the claimed devices"),
+    Reason.DEVICE_CLAIM: (
+        "has too few of the claimed devices free",
+        "have too few of the claimed devices free",
+    ),
+    Reason.DEVICE_ABSENT: (
+        "does not have the claimed devices",
+        "do not have the claimed devices",
+    ),
+    Reason.VOLUME_IN_USE: (
+        "has to wait for its volume, which another pod uses alone",
+        "have to wait for its volume, which another pod uses alone",
+    ),
+    Reason.STORAGE_CAPACITY: (
+        "has too little storage left for its volume",
+        "have too little storage left for its volume",
+    ),
     Reason.NUMA: ("cannot align it to NUMA zones", "cannot align it to NUMA zones"),
     Reason.GPU_KIND: (
         "has the wrong kind of GPUs, or none",
@@ -181,6 +196,8 @@ def _plain(refusal: Refusal) -> Told:
     sentence = _SENTENCES[refusal.reason]
     if refusal.reason is Reason.HELD and not refusal.subject:
         sentence = "It is on hold."
+    if refusal.reason is Reason.QUEUE_NOT_LEAF and refusal.names:
+        sentence = "Queue {subject} has child queues ({names}) and runs no jobs itself."
     said = sentence.format(
         subject=refusal.subject, until=rfc3339(refusal.until_s), names=", ".join(refusal.names)
     )
@@ -440,13 +457,13 @@ _BY_CODE: dict[Code, Callable[[Refusal], Told]] = {
 
 
 def dominant_count(counts: tuple[NodeCount, ...]) -> NodeCount:
-    """The reason without which most nodes would pass; what a node is made of, which nobody mends,
-    counts where nothing else alone keeps the task off some node.
+    """The reason without which most nodes would pass; what a node is made of and where it is, which
+    nobody mends, counts where nothing else alone keeps the task off some node.
     """
     return max(
         counts,
         key=lambda count: (
-            count.alone > 0 and count.reason not in _HARDWARE,
+            count.alone > 0 and count.reason not in _GIVEN,
             count.alone,
             count.nodes,
             -count.reason,
@@ -454,7 +471,13 @@ def dominant_count(counts: tuple[NodeCount, ...]) -> NodeCount:
     )
 
 
-_HARDWARE = (Reason.GPU_KIND, Reason.GPU_TOO_SMALL, Reason.GPU_MEMORY_UNKNOWN)
+_GIVEN = (
+    Reason.GPU_KIND,
+    Reason.GPU_TOO_SMALL,
+    Reason.GPU_MEMORY_UNKNOWN,
+    Reason.DEVICE_ABSENT,
+    Reason.VOLUME,
+)
 
 
 def _head(refusal: Refusal) -> str:
@@ -483,7 +506,7 @@ def _of_nodes(refusal: Refusal) -> str:
     total = sum(count.nodes for count in refusal.nodes)
     if not total:
         return " There are no nodes."
-    counts = tuple(sorted(refusal.nodes, key=lambda count: count.reason not in _OF_ROOM))
+    counts = tuple(sorted(refusal.nodes, key=_hope))
     most = ""
     if _is_short(refusal):
         best = refusal.evidence[0]
@@ -492,6 +515,11 @@ def _of_nodes(refusal: Refusal) -> str:
         return f" The only node {node_counts(counts).removeprefix('1 ')}{most}."
     first, *rest = _listed_counts(counts)
     return f" Of {_nodes(total)} {', '.join([f'{first}{most}', *rest])}."
+
+
+def _hope(count: NodeCount) -> tuple[bool, bool]:
+    """What room alone would mend comes first, and last what no leaving pod mends."""
+    return count.reason not in _OF_ROOM, is_lasting(count.reason)
 
 
 _OF_ROOM = (Reason.RESOURCES, Reason.SHARED_GPU)

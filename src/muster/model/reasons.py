@@ -33,8 +33,10 @@ class Reason(IntEnum):
     OTHERS_ANTI_AFFINITY = 11
     SPREAD = 12
     VOLUME = 13
+    """Its volume, or the class that would make it, does not reach the node."""
     VOLUME_LIMIT = 14
     DEVICE_CLAIM = 15
+    """The node has such devices, and too few of them are free."""
     NUMA = 16
     GPU_KIND = 17
     """The node's GPUs are of the wrong kind: MIG, DRA, or none."""
@@ -48,6 +50,12 @@ class Reason(IntEnum):
     """Each GPU of the node has less memory than is asked for."""
     SHARED_VOLUME = 24
     """The volume of a claim that pods share will be where another of them is."""
+    DEVICE_ABSENT = 25
+    """The node has too few such devices, free or not."""
+    VOLUME_IN_USE = 26
+    """Another pod uses a volume that one pod alone may use at a time."""
+    STORAGE_CAPACITY = 27
+    """Its volume has yet to be made, and the storage there has too little left."""
     # One task, wherever it runs
     TOO_LARGE = 40
     CONFIG_MAP_MISSING = 41

@@ -14,6 +14,7 @@ import msgspec
 from muster.api.codec import from_wire, to_wire
 from muster.api.devices import AllocationResult
 from muster.model.batch_terms import GroupTerms, PodTerms, QueueTerms
+from muster.model.cards import Card
 from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
 from muster.model.constraint_terms import Taint
 from muster.model.constraints import UNCONSTRAINED, Constraints
@@ -122,6 +123,10 @@ class NodeRecord(msgspec.Struct, frozen=True):
     claimable: frozenset[str] = frozenset()
     """Resources in `allocatable` that are devices of slices, not of a device plugin."""
     numa: NumaTopology | None = None
+    cards: tuple[Card, ...] = ()
+    """Those that Volcano's device plugins give parts of."""
+    images: Mapping[str, int] = {}
+    """Bytes of each image that it has, by name; given where a policy weighs them."""
 
     @property
     def has_classed_gpus(self) -> bool:

@@ -9,7 +9,7 @@ Older than the retention, or beyond the size that the file may have: the oldest 
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from muster.base.database_file import DatabaseFile
 from muster.numerics.arrays import Floats
 from muster.numerics.axis import QUEUE_RESOURCES
 from muster.usage.accrual import BUCKET_S, CLUSTER, DAY_S, AccountKey, AccountSums, Sums
+from muster.usage.days import DayUsage
 from muster.usage.source import NoUsage
 
 FORMAT: Final = 1
@@ -74,9 +75,9 @@ class UsageStore:
             for start_s, amounts in _by_bucket(sums, numbers).items():
                 self._add_bucket(start_s, amounts)
             self._database.executemany(_ADD_ACCOUNT, map(_account_row, *_columns(sums)))
-            self._database.execute(
-                "INSERT OR REPLACE INTO facts VALUES ('last_ms', ?)", (int(now_s * 1000),)
-            )
+            self._note("last_ms", now_s)
+            for day in {start_s // DAY_S for start_s, _ in sums.held}:
+                self._note(_until(day), min(now_s, (day + 1) * DAY_S))
         self._numbers = numbers
 
     def prune(self, now_s: float) -> None:
@@ -89,6 +90,51 @@ class UsageStore:
 
     def size_bytes(self) -> int:
         return self._database.size_bytes()
+
+    def days(self) -> list[int]:
+        """Of which anything is known, in order."""
+        found = self._database.execute(
+            f"SELECT DISTINCT start_s / {DAY_S} FROM held UNION SELECT DISTINCT day FROM accounts"
+        )
+        return sorted(day for (day,) in found)
+
+    def day(self, day: int) -> DayUsage:
+        """All that is known of a day; of queues only those that held anything then."""
+        starts = self._database.execute(
+            f"SELECT start_s, {_BLOBS} FROM held WHERE start_s / {DAY_S} = ? ORDER BY start_s",
+            (day,),
+        ).fetchall()
+        table = np.zeros((len(starts), len(QUEUE_RESOURCES), len(self._numbers)))
+        for row, (_, *blobs) in enumerate(starts):
+            for resource, blob in enumerate(blobs):
+                amounts = np.frombuffer(blob, dtype=np.float32)
+                table[row, resource, : len(amounts)] = amounts
+        is_shown = np.count_nonzero(table, axis=(0, 1)) > 0
+        is_shown[0] = True
+        names = [name for name, number in sorted(self._numbers.items(), key=lambda one: one[1])]
+        shown = [name for name, is_in in zip(names, is_shown, strict=True) if is_in]
+        until_s = (self._database.fact(_until(day)) or day * DAY_S * 1000) / 1000
+        begun = [start_s for start_s, *_ in starts]
+        accounts = accounts_of(self._database.execute, day, day)
+        return DayUsage(day, until_s, shown, begun, table[:, :, is_shown], accounts)
+
+    def put_day(self, day: DayUsage) -> None:
+        """In place of what is known of that day. Raises sqlite3.Error."""
+        numbers = dict(self._numbers)
+        with self._database.transaction():
+            self._number(set(day.queues), numbers)
+            at = [numbers[queue] for queue in day.queues]
+            self._database.execute("DELETE FROM held WHERE start_s / ? = ?", (DAY_S, day.day))
+            self._database.execute("DELETE FROM accounts WHERE day = ?", (day.day,))
+            for start_s, amounts in zip(day.starts_s, day.held, strict=True):
+                table = np.zeros((len(QUEUE_RESOURCES), len(numbers)))
+                table[:, at] = amounts
+                self._add_bucket(int(start_s), table)
+            rows = (_account_row(key, sums) for key, sums in day.accounts)
+            self._database.executemany(_ADD_ACCOUNT, rows)
+            self._note("last_ms", max(day.until_s, self.last_s()))
+            self._note(_until(day.day), day.until_s)
+        self._numbers = numbers
 
     def _forget_oldest_day(self, now_s: float) -> bool:
         """Today is kept, whatever it takes."""
@@ -108,6 +154,13 @@ class UsageStore:
         with self._database.transaction():
             self._database.execute("DELETE FROM held WHERE start_s < ?", (at_s,))
             self._database.execute("DELETE FROM accounts WHERE day < ?", (at_s // DAY_S,))
+            self._database.execute(
+                "DELETE FROM facts WHERE name < ? AND name >= 'until '", (_until(at_s // DAY_S),)
+            )
+
+    def _note(self, fact: str, at_s: float) -> None:
+        at_ms = int(at_s * 1000)
+        self._database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (fact, at_ms))
 
     def _number(self, names: set[str], numbers: dict[str, int]) -> None:
         for name in sorted(names - numbers.keys()):
@@ -160,17 +213,28 @@ class UsageReader:
         return [(start_s, tuple(blobs)) for start_s, *blobs in rows]
 
     def accounts(self, first_day: int, last_day: int) -> list[tuple[AccountKey, AccountSums]]:
-        rows = self._database.execute(
-            "SELECT * FROM accounts WHERE day BETWEEN ? AND ? ORDER BY day, queue, user, job",
-            (first_day, last_day),
-        )
-        return [(AccountKey(*row[:4]), AccountSums(*row[4:])) for row in rows]
+        return accounts_of(self._database.execute, first_day, last_day)
 
     def _check(self, path: Path) -> None:
         found = self._database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
         if found != (FORMAT,):
             shown = found[0] if found else "none"
             raise NoUsage(f"{path} has format {shown}; this version reads {FORMAT}")
+
+
+def _until(day: int) -> str:
+    """The fact up to when a day is known. Padded, so that days are in the order of their names."""
+    return f"until {day:09}"
+
+
+def accounts_of(
+    execute: Callable[[str, tuple[int, int]], sqlite3.Cursor], first_day: int, last_day: int
+) -> list[tuple[AccountKey, AccountSums]]:
+    rows = execute(
+        "SELECT * FROM accounts WHERE day BETWEEN ? AND ? ORDER BY day, queue, user, job",
+        (first_day, last_day),
+    )
+    return [(AccountKey(*row[:4]), AccountSums(*row[4:])) for row in rows]
 
 
 _ADD_ACCOUNT: Final = (

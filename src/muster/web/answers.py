@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from muster.web.moment import Moment
 from muster.web.views import jobs as job_views
+from muster.web.views.job_columns import job_columns
 from muster.web.views.nodes import gpu_map, node, nodes
 from muster.web.views.queues import queues
 from muster.web.views.status import status
@@ -29,7 +30,7 @@ class BadQuestion(Exception):
 def is_known(path: str) -> bool:
     """Whether there may be an answer, whatever the cluster is like."""
     kind, _, name = path.partition("/")
-    return path in ("status", "map", "jobs", *_LISTS) or bool(name and kind in _ONES)
+    return path in ("status", "map", "jobs", "names", *_LISTS) or bool(name and kind in _ONES)
 
 
 def answer(
@@ -50,6 +51,8 @@ def answer(
         return gpu_map(moment)
     if path == "jobs":
         return _jobs(moment, query, visible)
+    if path == "names":
+        return _names(moment, query, visible)
     if path in _LISTS:
         title, view = _LISTS[path]
         return _listed(title, moment, view(moment))
@@ -92,6 +95,35 @@ def _jobs(
     total, found = job_views.page(moment, wanted, sort, first, end)
     following = str(end) if end < total else ""
     return _listed("JobList", moment, found) | {"total": total, "next": following}
+
+
+def _names(
+    moment: Moment, query: Mapping[str, str], visible: frozenset[str] | None
+) -> dict[str, Any]:
+    """What a shell completes: little, however large the cluster is."""
+    of, begins = query.get("of", ""), query.get("begins", "")
+    if of not in _NAMED:
+        raise BadQuestion("UnknownField", f"of: {of[:40]!r} has no names.", tuple(_NAMED))
+    found = [one for one in _NAMED[of](moment, visible) if one.startswith(begins)]
+    listed = _listed("NameList", moment, [{"name": one} for one in found[:_PAGE]])
+    return listed | {"total": len(found)}
+
+
+def _jobs_named(moment: Moment, visible: frozenset[str] | None) -> list[str]:
+    shown = job_columns(moment).key[job_columns(moment).shown].tolist()
+    return sorted(key for key in shown if visible is None or str(key).partition("/")[0] in visible)
+
+
+def _namespaces(moment: Moment, visible: frozenset[str] | None) -> list[str]:
+    return sorted({key.partition("/")[0] for key in _jobs_named(moment, visible)})
+
+
+_NAMED: Final[Mapping[str, Callable[[Moment, frozenset[str] | None], list[str]]]] = {
+    "jobs": _jobs_named,
+    "namespaces": _namespaces,
+    "nodes": lambda moment, _: list(moment.snapshot.nodes.names),
+    "queues": lambda moment, _: list(moment.snapshot.queues.names),
+}
 
 
 def _listed(kind: str, moment: Moment, items: list[Any]) -> dict[str, Any]:

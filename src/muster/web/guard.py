@@ -5,18 +5,25 @@ origin, or comes under a name that is not ours (DNS rebinding): both are refused
 looked up.
 """
 
+import hashlib
 import secrets
 from collections.abc import Callable, Iterable
-from typing import Protocol, runtime_checkable
+from dataclasses import replace
+from typing import Final, Protocol, runtime_checkable
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from muster.api.kinds import POD_GROUP
-from muster.runtime.page_access import Gate, is_local, page_request
+from muster.runtime.page_access import Gate, PageRequest, ShutGate, is_local, page_request
+from muster.web.hidden_names import hidden_names, namespaces
+from muster.web.moment import Moment
+from muster.web.sessions import Sessions
 from muster.web.veil import Veil
 
 OPEN_PATHS = frozenset({"/healthz"})
+LOGIN_PATHS: Final = tuple(f"/api/v1/{name}" for name in ("login", "login-code", "logout"))
+"""For whoever is not known yet; each of them judges by itself what is sent."""
 _ANSWERS = ("/api/", "/get-job-order")
 _SAME_SITE = frozenset({"same-origin", "none", ""})
 _METHODS = frozenset({"GET", "HEAD"})
@@ -42,18 +49,20 @@ class NamesGate(Protocol):
 
 
 class Guard:
-    """Middleware in front of every handler. `posts`: the paths that take a POST; `namespaces`:
-    those that there are."""
+    """Middleware in front of every handler. `posts`: the paths that take a POST beside those of
+    logging in; `namespaces`: those that there are."""
 
     def __init__(
         self,
         gate: Gate,
+        sessions: Sessions,
         posts: Iterable[str] = (),
-        namespaces: Callable[[], Iterable[str]] = tuple,
+        moment: Callable[[], Moment | None] = lambda: None,
     ) -> None:
         self._gate = gate
-        self._posts = frozenset(posts)
-        self._namespaces = namespaces
+        self._sessions = sessions
+        self._posts = frozenset((*posts, *LOGIN_PATHS))
+        self._moment = moment
         self._veil_key = secrets.token_bytes(16)
 
     @web.middleware
@@ -68,19 +77,24 @@ class Guard:
         """What is laid over answers to this reader; None: all names may be seen."""
         if is_local(request) or not isinstance(self._gate, NamesGate):
             return None
-        token = page_request(request).token
+        token = self._asked(request).token
         group, plural = POD_GROUP.group, POD_GROUP.plural
         if await self._gate.may_list(token, group, plural, ""):
             return None
+        moment = self._moment()
+        if moment is None:
+            return Veil(frozenset(), self._veil_key)
         seen = [
             namespace
-            for namespace in sorted(set(self._namespaces()))
+            for namespace in sorted(namespaces(moment))
             if await self._gate.may_list(token, group, plural, namespace)
         ]
-        return Veil(frozenset(seen), self._veil_key)
+        visible = frozenset(seen)
+        return Veil(visible, self._veil_key, hidden_names(moment, visible))
 
     async def _veiled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in OPEN_PATHS or not request.path.startswith(_ANSWERS):
+        is_answer = request.path.startswith(_ANSWERS) and request.path not in LOGIN_PATHS
+        if request.path in OPEN_PATHS or not is_answer:
             return await _answered(request, handler)
         veil = await self.veil(request)
         if veil is None:
@@ -107,13 +121,28 @@ class Guard:
             return problem(
                 403, "OtherOrigin", "A page of another site asked for this.", "It is refused."
             )
-        if request.path in OPEN_PATHS or is_local(request):
+        if request.path in OPEN_PATHS or is_local(request) or self._is_for_strangers(request.path):
             return None
-        refusal = await self._gate.refusal(page_request(request))
-        if refusal is None:
-            return None
-        code = "Unauthorized" if refusal.status == 401 else "Forbidden"
-        return problem(refusal.status, code, refusal.text)
+        refusal = await self._gate.refusal(self._asked(request))
+        return None if refusal is None else refused(refusal.status, refusal.text)
+
+    def _asked(self, request: web.Request) -> PageRequest:
+        """With the token of the request, or that of the browser's session."""
+        asked = page_request(request)
+        return asked if asked.token else replace(asked, token=self._sessions.token(request))
+
+    def _is_for_strangers(self, path: str) -> bool:
+        """The page on which they log in, where that is possible, and its code: it holds nothing."""
+        if isinstance(self._gate, ShutGate):
+            return False
+        return path in LOGIN_PATHS or not path.startswith(_ANSWERS)
+
+
+def reader_of(request: web.Request) -> str:
+    """Whose request it is, for sharing our time among readers: whose token it shows, or else the
+    machine that it comes from."""
+    token = page_request(request).token
+    return hashlib.sha256(token.encode()).hexdigest() if token else request.remote or ""
 
 
 def _job_of(request: web.Request) -> str:
@@ -141,6 +170,13 @@ def problem(
     """An error as people and programs read it."""
     error = {"code": code, "message": message, "because": because, "next": then}
     return web.json_response({"error": error}, status=status)
+
+
+def refused(status: int, text: str) -> web.Response:
+    """As a gate says it."""
+    if status == 401:
+        return problem(401, "Unauthorized", text, then="Log in with a token.")
+    return problem(status, "Forbidden", text)
 
 
 def _is_from_here(request: web.Request) -> bool:

@@ -11,13 +11,14 @@ import yaml
 from muster.api.yaml_text import read_yaml_all
 from muster.base.log import Log
 from muster.base.timefmt import rfc3339
+from muster.engine.config.told import told
 from muster.foresight.calibration import COVERS
 from muster.foresight.estimates import EstimateLog
 from muster.foresight.journal.events import KINDS
 from muster.foresight.journal.reader import NoJournal, Query, history
-from muster.foresight.order import job_order, places
+from muster.foresight.order import job_order
 from muster.foresight.plan import checked, held, plan, token_of
-from muster.foresight.situation import rules_of
+from muster.foresight.situation import Rules, rules_of
 from muster.foresight.variants import Variants
 from muster.foresight.whatif import difference
 from muster.model.reason_codes import CODES
@@ -25,6 +26,7 @@ from muster.model.record_changes import Delta
 from muster.model.records import QueueRecord
 from muster.numerics.axis import GPU_UNIT
 from muster.usage.accounts import Question
+from muster.usage.kept import UsageFolder
 from muster.web.estimating import Estimator
 from muster.web.live import LiveCluster, Seen
 from muster.web.submission import submission_of
@@ -43,6 +45,8 @@ T = TypeVar("T")
 LIST_MAX: Final = 1000
 _LIMIT: Final = 200
 _LINES_MAX: Final = 12
+_CONF_LETTERS_MAX: Final = 1 << 16
+_CONF_PARTS_MAX: Final = 64
 _SPAN_S: Final = 7 * 86400.0
 _SPAN_MAX_S: Final = 36 * 86400.0
 _PRIORITY_MAX: Final = 2**31 - 1
@@ -61,6 +65,8 @@ class Asked:
     path: Mapping[str, str]
     query: Mapping[str, str]
     body: bytes = b""
+    reader: str = ""
+    """Who asks: readers take turns."""
 
     @property
     def job(self) -> str:
@@ -130,9 +136,10 @@ class Handlers:
         usage_store: Path | None = None,
         estimates: EstimateLog | None = None,
         log: Log | None = None,
+        kept_usage: UsageFolder | None = None,
     ) -> None:
         self._cluster = cluster
-        self._usage = UsageFile(usage_store, cluster.offload)
+        self._usage = UsageFile(usage_store, cluster.offload, kept_usage)
         self._why_budget_s = why_budget_s
         self._estimator = Estimator(cluster, estimates or EstimateLog(), log or Log("web"))
 
@@ -147,6 +154,7 @@ class Handlers:
             "series": self.series,
             "estimates": self.estimates,
             "reasons": self.reasons,
+            "conf": self.conf,
         }
 
     def posted(self) -> Mapping[str, _Handler]:
@@ -159,7 +167,7 @@ class Handlers:
             found = seen.questions.why(asked.job, self._why_budget_s, searches=searches)
             return why_view(found, seen.situation)
 
-        return await self._cluster.ask(answer)
+        return await self._cluster.ask(answer, asked.reader)
 
     async def when(self, asked: Asked) -> Any:
         def answer(seen: Seen) -> Any:
@@ -169,7 +177,7 @@ class Handlers:
                 return no_estimate(f"it does not wait: {state}")
             return start_view(found, seen.situation)
 
-        return await self._cluster.ask(answer)
+        return await self._cluster.ask(answer, asked.reader)
 
     async def whens(self, asked: Asked) -> Any:
         queue, limit = asked.query.get("queue", ""), asked.limit()
@@ -183,7 +191,7 @@ class Handlers:
             }
             return _listed("StartList", dict(list(found.items())[:limit]), len(found))
 
-        return await self._cluster.ask(answer)
+        return await self._cluster.ask(answer, asked.reader)
 
     async def estimates(self, asked: Asked) -> Any:
         """How good past estimates were, by class."""
@@ -191,7 +199,7 @@ class Handlers:
         def answer(seen: Seen) -> Any:
             return {"wanted": COVERS, "items": self._estimator.records(seen)}
 
-        return await self._cluster.ask(answer)
+        return await self._cluster.ask(answer, asked.reader)
 
     async def priority(self, asked: Asked) -> Any:
         queue, limit = asked.query.get("queue", ""), asked.limit()
@@ -200,11 +208,13 @@ class Handlers:
             found = [one for one in seen.questions.places.values() if queue in ("", one.queue)]
             return _listed("PlaceList", found[:limit], len(found))
 
-        return await self._cluster.ask(answer)
+        return await self._cluster.ask(answer, asked.reader)
 
     async def job_order(self, asked: Asked) -> Any:
         """As KAI's plugin `reflectjoborder` answers."""
-        return await self._cluster.ask(lambda seen: job_order(places(seen.situation)))
+        return await self._cluster.ask(
+            lambda seen: job_order(list(seen.questions.places.values())), asked.reader
+        )
 
     async def history(self, asked: Asked) -> Any:
         folder = self._cluster.journal_folder
@@ -223,7 +233,7 @@ class Handlers:
                 for name in ("job", "queue", "user", "node", "code", "actor")
             },
         )
-        found = await self._cluster.ask(lambda _: history(folder, query))
+        found = await self._cluster.ask(lambda _: history(folder, query), asked.reader)
         return _listed("EventList", [event_view(event) for event in found], len(found))
 
     async def usage(self, asked: Asked) -> Any:
@@ -235,7 +245,7 @@ class Handlers:
             asked.query.get("queue", ""),
             asked.query.get("user", ""),
         )
-        quotas = await self._cluster.ask(lambda seen: _gpu_quotas(seen.state))
+        quotas = await self._cluster.ask(lambda seen: _gpu_quotas(seen.state), asked.reader)
         items = await self._usage.usage(question, quotas)
         shown = items[: asked.limit()]
         return {
@@ -276,6 +286,12 @@ class Handlers:
         ]
         return _listed("ReasonList", items, len(items))
 
+    async def conf(self, asked: Asked) -> Any:
+        """The configuration by which all of this is answered, field by field."""
+        seen = await self._cluster.ask(lambda seen: seen.situation.rules.policy.written)
+        items = [] if seen is None else [{"field": f, "is": v} for f, v in told(seen).items()]
+        return _listed("ConfList", items, len(items))
+
     async def plan(self, asked: Asked) -> Any:
         question = asked.document(PlanQuestion)
         source, key = self._cluster.source, self._cluster.token_key
@@ -295,13 +311,13 @@ class Handlers:
             token_text = token_of(found, submission, situation, seen.rules_digest, key)
             return plan_answer(found, situation, token_text)
 
-        return await self._cluster.ask(answer)
+        return await self._cluster.ask(answer, asked.reader)
 
     async def whatif(self, asked: Asked) -> Any:
         question = asked.document(WhatIf)
 
         def answer(seen: Seen) -> Any:
-            rules = None if question.conf is None else rules_of(question.conf, "conf")
+            rules = None if question.conf is None else _rules(question.conf)
             found = difference(seen.situation, seen.state, _edit(question, seen), rules)
             snapshot = seen.situation.snapshot
             return Diff(
@@ -312,9 +328,10 @@ class Handlers:
                 evicted_only_without=evictions(found.evicted_only_without, snapshot),
                 shares={name: list(moved) for name, moved in found.shares.items()},
                 below_quota=list(found.below_quota),
+                is_complete=found.is_complete,
             )
 
-        return await self._cluster.ask(answer)
+        return await self._cluster.ask(answer, asked.reader)
 
 
 def _listed(kind: str, items: Any, total: int) -> dict[str, Any]:
@@ -336,6 +353,18 @@ def _manifests(given: str | list[Any] | dict[str, Any]) -> list[Any]:
         return read_yaml_all(given)
     except (yaml.YAMLError, ValueError) as error:
         raise BadQuestion(f"manifest: is not YAML: {str(error)[:200]}") from None
+
+
+def _rules(conf: str) -> Rules:
+    """Those of a configuration that somebody sent: as long as one that a scheduler is started
+    with, and no longer, for each part of it makes a cycle dearer."""
+    if len(conf) > _CONF_LETTERS_MAX:
+        raise BadQuestion(f"conf: is longer than {_CONF_LETTERS_MAX} letters: write a shorter one")
+    rules = rules_of(conf, "conf")
+    for name, found in (("actions", rules.actions), ("plugins", rules.policy.plugins)):
+        if len(found) > _CONF_PARTS_MAX:
+            raise BadQuestion(f"conf: {name}: there are {len(found)}: at most {_CONF_PARTS_MAX}")
+    return rules
 
 
 def _edit(question: WhatIf, seen: Seen) -> Delta:

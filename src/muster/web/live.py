@@ -1,13 +1,12 @@
 """The live cluster as a situation: what `muster web` answers from.
 
 It reads like a scheduler and decides like one, and has no means to write. What it computed for one
-state of the cluster serves all questions about it; questions are answered one at a time, off the
-event loop.
+state of the cluster serves all questions about it; questions are answered one at a time, readers by
+turns, off the event loop.
 """
 
-import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -18,15 +17,13 @@ from muster.foresight.situation import Rules, Situation
 from muster.foresight.variants import Variants
 from muster.foresight.why import Questions
 from muster.web.submission import Surroundings
+from muster.web.turns import Turns
 
 T = TypeVar("T")
 _FRESH_S = 1.0
 """The cluster is looked at again at most so often."""
-_WAITING_MAX = 32
-
-
-class TooBusy(Exception):
-    """More is asked than can be answered."""
+_SEARCH_S = 5.0
+"""The searches of a cycle that is only asked about end then; those of a live one have minutes."""
 
 
 class NotReady(Exception):
@@ -73,28 +70,25 @@ class LiveCluster:
         self.journal_folder = journal_folder
         self.token_key = token_key
         self.offload = offload
-        self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._turns = Turns()
         self._seen: Seen | None = None
         self._seen_at_s = float("-inf")
 
-    async def ask(self, question: Callable[[Seen], T]) -> T:
-        """The answer to a question, about the cluster as it is. Raises `TooBusy`, `NotReady`."""
-        if self._waiting >= _WAITING_MAX:
-            raise TooBusy(f"{_WAITING_MAX} questions are waiting already: ask again in a second")
-        self._waiting += 1
-        try:
-            async with self._turn:
-                seen = await self._current()
-                return await self.offload(lambda: question(seen))
-        finally:
-            self._waiting -= 1
+    async def ask(self, question: Callable[[Seen], T], reader: str = "") -> T:
+        """The answer to a question, about the cluster as it is, when it is the reader's turn.
+        Raises `TooBusy`, `NotReady`.
+        """
+        async with self._turns.turn(reader):
+            seen = await self._current()
+            return await self.offload(lambda: question(seen))
 
     async def _current(self) -> Seen:
         at_s, before = self.clock.monotonic_s(), self._seen
         if before is not None and at_s - self._seen_at_s < _FRESH_S:
             return before
-        situation = self.source.situation()
+        situation = replace(
+            self.source.situation(), elapsed_s=self.clock.monotonic_s, search_s=_SEARCH_S
+        )
         self._seen_at_s = at_s
         if before is not None and _is_same(before.situation, situation):
             return before

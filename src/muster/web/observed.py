@@ -11,13 +11,16 @@ from muster.api.codec import to_wire
 from muster.api.core import PriorityClass
 from muster.api.names import Names
 from muster.api.podgroup import PodGroup
+from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.client.informer import Informer
 from muster.foresight.situation import Rules, Situation
 from muster.model.build import Identity, Priorities, aliases_of
 from muster.runtime.supervisor import Supervisor
+from muster.services.admission.settings import AdmissionSettings
 from muster.services.podgrouper.groupers.workload import GroupingSettings
 from muster.services.scheduler.observer import Observation
+from muster.web.admitted import Rules as AdmissionRules
 from muster.web.live import NotReady
 from muster.web.submission import Surroundings
 
@@ -30,6 +33,7 @@ class ObservedCluster:
     classes: Informer[PriorityClass]
     groups: Informer[PodGroup]
     topologies: Informer[Topology]
+    queues: Informer[Queue]
     newest: Observation | None = field(default=None, init=False)
 
     @classmethod
@@ -40,6 +44,7 @@ class ObservedCluster:
             supervisor.informer(kinds.PRIORITY_CLASS),
             supervisor.informer(kinds.POD_GROUP),
             supervisor.informer(kinds.TOPOLOGY),
+            supervisor.informer(kinds.QUEUE),
         )
 
     def situation(self) -> Situation:
@@ -72,4 +77,16 @@ class ObservedCluster:
                 node_pool_label=self.names.node_pool_label,
             ),
             Identity(self.names),
+            self._admission(),
+        )
+
+    def _admission(self) -> AdmissionRules:
+        settings = AdmissionSettings(
+            scheduler_name=self.names.scheduler,
+            queue_label=self.names.queue_label,
+            services_namespace=self.names.namespace,
+            gpu_sharing=True,
+        )
+        return AdmissionRules(
+            settings, {one.metadata.name: one for one in list(self.queues.objects.values())}
         )

@@ -12,10 +12,11 @@ from muster.foresight.plan import BadToken
 from muster.foresight.why import NoSuchJob
 from muster.usage.accounts import BadQuestion as BadUsageQuestion
 from muster.usage.source import NoUsage
-from muster.web.guard import problem
+from muster.web.guard import problem, reader_of
 from muster.web.handlers import Asked, BadQuestion, Handlers
-from muster.web.live import NotReady, TooBusy
+from muster.web.live import NotReady
 from muster.web.submission import BadManifest
+from muster.web.turns import TooBusy
 
 PROBLEMS: Final[Mapping[type[Exception], tuple[int, str, str]]] = {
     NoSuchJob: (404, "NotFound", "List jobs with GET /api/v1/jobs."),
@@ -24,7 +25,7 @@ PROBLEMS: Final[Mapping[type[Exception], tuple[int, str, str]]] = {
     ConfigError: (400, "BadConfiguration", "Correct the field that is named."),
     BadToken: (409, "PlanDoesNotHold", "Plan again."),
     NoJournal: (404, "NoJournal", "Start muster web with --journal-folder."),
-    NoUsage: (404, "NoUsage", "Start muster web with --usage-store."),
+    NoUsage: (404, "NoUsage", "Start the queue controller with --usage-in-cluster."),
     BadUsageQuestion: (400, "BadRequest", "Correct the field that is named."),
     TooBusy: (429, "TooBusy", "Ask again in a second."),
     NotReady: (503, "NotReady", "Ask again in a few seconds."),
@@ -50,7 +51,8 @@ def _answering(
     async def answer(request: web.Request) -> web.StreamResponse:
         body = await read(request) if request.method == "POST" else b""
         try:
-            found = await handler(Asked(request.match_info, request.query, body))
+            asked = Asked(request.match_info, request.query, body, reader_of(request))
+            found = await handler(asked)
         except tuple(PROBLEMS) as why:
             return _refused(why)
         response = web.Response(body=msgspec.json.encode(found), content_type="application/json")

@@ -16,7 +16,9 @@ from muster.web.answers import BadQuestion, NotThere, answer, is_known
 from muster.web.board import Board
 from muster.web.guard import Guard, problem
 from muster.web.handlers import Handlers
+from muster.web.login import add_login
 from muster.web.questions import add_questions
+from muster.web.sessions import Sessions
 from muster.web.veil import guesses
 
 _API = "/api/v1"
@@ -55,12 +57,15 @@ class WebPart(HttpPart):
         self._clock = clock
         self._questions = questions
         posts = [] if questions is None else [f"{_API}/{path}" for path in questions.posted()]
-        self._guard = Guard(gate or ShutGate(), posts, self._namespaces)
+        shown_to = gate or ShutGate()
+        self._sessions = Sessions(shown_to, clock)
+        self._guard = Guard(shown_to, self._sessions, posts, lambda: board.moment)
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard.judged])
         app.router.add_get(f"{_API}/stream", self._stream)
         app.router.add_get(f"{_API}/whoami", self._whoami)
+        add_login(app, self._sessions, _API, self.connections.body)
         if self._questions is not None:
             add_questions(app, self._questions, _API, self.connections.body)
         app.router.add_get(f"{_API}/{{path:.+}}", self._answer)
@@ -78,7 +83,12 @@ class WebPart(HttpPart):
         """Whose names are hidden from the reader."""
         veil = await self._guard.veil(request)
         hidden = [] if veil is None else [one for one in self._namespaces() if veil.hides(one)]
-        told = {"sees_all": not hidden, "jobs": len(hidden), "namespaces": len(set(hidden))}
+        told = {
+            "sees_all": not hidden,
+            "jobs": len(hidden),
+            "namespaces": len(set(hidden)),
+            "session": bool(self._sessions.token(request)),
+        }
         return web.json_response(told, headers={"cache-control": "no-store"})
 
     async def _answer(self, request: web.Request) -> web.Response:
@@ -86,7 +96,8 @@ class WebPart(HttpPart):
         board = self._board
         if not is_known(path):
             return problem(404, "NotFound", f"There is nothing at {request.path}.")
-        veil = await self._guard.veil(request) if guesses(query) else None
+        is_by_name = path == "names" or guesses(query)
+        veil = await self._guard.veil(request) if is_by_name else None
         visible = None if veil is None else veil.visible
         asked = f"{request.raw_path} {'' if visible is None else sorted(visible)}"
         try:

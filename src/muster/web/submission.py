@@ -24,6 +24,7 @@ from muster.services.podgrouper.groupers.workload import (
     ObjectRef,
     Workload,
 )
+from muster.web.admitted import Door, Rules
 
 PODS_MAX: Final = 5000
 """Of one submission: a number in a manifest must not take all of our memory."""
@@ -54,6 +55,7 @@ class Surroundings:
     """Labels of the levels of each."""
     settings: GroupingSettings = field(default_factory=GroupingSettings)
     identity: Identity = field(default_factory=Identity)
+    admission: Rules = field(default_factory=Rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +94,23 @@ def submission_of(
 ) -> Submission:
     """Raises `BadManifest`."""
     pods: list[tuple[Object, Object]] = []
-    room = _Room()
+    room, door = _Room(), Door(world.admission)
     for at, manifest in enumerate(manifests):
         top = _checked(manifest, at, namespace)
+        door.takes(top)
         pods += [(pod, top) for pod in _pods(top, room)]
         if len(pods) > PODS_MAX:
             raise BadManifest(f"it makes more than {PODS_MAX} pods: plan a part of it")
     reads = _Reads(world, [pod for pod, _ in pods])
-    made = _Made(world, reads, now_s)
+    made = _Made(world, reads, door, now_s)
     for number, (pod, top) in enumerate(pods):
         made.add(number, pod, top)
     return Submission(
         tuple(made.jobs.values()),
         tuple(made.tasks),
         digest_of(manifests),
-        tuple(dict.fromkeys(made.problems)),
+        tuple(dict.fromkeys((*door.problems, *made.problems))),
+        tuple(dict.fromkeys(door.warnings)),
     )
 
 
@@ -114,6 +118,7 @@ def submission_of(
 class _Made:
     world: Surroundings
     reads: _Reads
+    door: Door
     now_s: float
     jobs: dict[str, Any] = field(default_factory=dict)
     tasks: list[Any] = field(default_factory=list)
@@ -129,6 +134,7 @@ class _Made:
         if not decide.is_ours(pod, settings):
             return
         owners = [] if pod is top else [top]
+        pod = self.door.pod(pod, top)
         try:
             group = group_of(Workload(pod, top, owners, self.reads, settings))
         except (GroupingError, NotRead) as problem:

@@ -13,6 +13,7 @@ from muster.numerics.arrays import Floats
 from muster.numerics.axis import QUEUE_GPU
 from muster.usage.accounts import Account, Question, read_accounts
 from muster.usage.accrual import BUCKET_S
+from muster.usage.kept import UsageFolder
 from muster.usage.source import NoUsage
 from muster.usage.store import UsageReader
 
@@ -56,25 +57,29 @@ class UsageFile:
 
     path: Path | None
     offload: Offload
+    kept: UsageFolder | None = None
+    """What the queue controller keeps in the cluster: read where no file is named."""
 
     async def usage(self, question: Question, quotas: Mapping[str, float | None]) -> list[Any]:
-        path = self._path()
+        path = await self._path()
         return await self.offload(lambda: _usage(path, question, quotas))
 
     async def series(
         self, since_s: float, until_s: float, names: Sequence[str], points: int
     ) -> Series:
         """GPUs that queues held; "" among the names: what the nodes have."""
-        path = self._path()
+        path = await self._path()
         return await self.offload(lambda: _series(path, since_s, until_s, names, points))
 
-    def _path(self) -> Path:
-        if self.path is None:
-            raise NoUsage(
-                "no usage store is read here: start muster web with --usage-store, the file that "
-                "the queue controller writes (its --usage-store)"
-            )
-        return self.path
+    async def _path(self) -> Path:
+        if self.path is not None:
+            return self.path
+        if self.kept is not None:
+            return await self.kept.path()
+        raise NoUsage(
+            "no usage store is read here: start muster web with --usage-store, the file that "
+            "the queue controller writes (its --usage-store)"
+        )
 
 
 def _usage(path: Path, question: Question, quotas: Mapping[str, float | None]) -> list[Any]:

@@ -14,12 +14,18 @@ from typing import Any, Final
 
 import msgspec
 
+from muster.model.reason_codes import CODES
+from muster.web.hidden_names import NOBODY, HiddenNames
+
+_MEANINGS: Final = {str(code): meaning for code, meaning in CODES.items()}
 HIDDEN: Final = "hidden"
 """In place of a namespace."""
 _JOB: Final = re.compile(
     r"(?<![\w.-])([a-z0-9](?:[-a-z0-9]*[a-z0-9])?)/([a-z0-9][-a-z0-9.]*(?:/[-a-z0-9.]+)*)"
 )
 """With all that follows: in `podgroups/NAMESPACE/NAME` the name stands last."""
+_BARE: Final = re.compile(r"(?<![\w./-])[a-z0-9]+(?:[-.][a-z0-9]+)+(?![\w/-])")
+"""A word that no sentence has by chance: names of pods, and most of jobs."""
 _PROBES: Final = ("search", "user", "namespace", "actor")
 """Questions that would tell a hidden name to whoever guesses it."""
 
@@ -35,6 +41,8 @@ class Veil:
 
     visible: frozenset[str]
     key: bytes = field(repr=False)
+    names: HiddenNames = NOBODY
+    """What jobs of the others are called where no namespace stands before it."""
 
     def hides(self, job: str) -> bool:
         return job.partition("/")[0] not in self.visible
@@ -50,12 +58,13 @@ class Veil:
 
     def _over(self, value: Any) -> Any:
         if isinstance(value, str):
-            return _JOB.sub(self._named, value)
+            text = _JOB.sub(self._named, value)
+            return _BARE.sub(self._bare, text) if " " in text else text
         if isinstance(value, list):
             return [self._over(one) for one in value]
         if isinstance(value, dict):
             found = {self._over(name): self._over(inner) for name, inner in value.items()}
-            return found if _is_named(found) else self._without_user(found)
+            return found if _is_named(found) else self._without_user(_without_words(found))
         return value
 
     def _without_user(self, found: dict[Any, Any]) -> dict[Any, Any]:
@@ -72,14 +81,38 @@ class Veil:
             return job[0]
         return self._alias(job[0])
 
+    def _bare(self, word: "re.Match[str]") -> str:
+        return self._alias(word[0]) if self.names.has(word[0]) else word[0]
+
     def _alias(self, name: str) -> str:
         digest = hmac.new(self.key, name.encode(), hashlib.sha256).hexdigest()
         return f"{HIDDEN}/{digest[:10]}"
+
+
+def _without_words(item: dict[Any, Any]) -> dict[Any, Any]:
+    """Of a hidden job why it waits is told by what its code means: what is said of it in particular
+    may be in words of its owner (a hold), or name what only its namespace has (a volume)."""
+    if not _is_hidden(item):
+        return item
+    return {name: _meant(value) for name, value in _meant(item).items()}
+
+
+def _meant(said: Any) -> Any:
+    if isinstance(said, list):
+        return [_meant(one) for one in said]
+    meaning = _MEANINGS.get(said.get("code")) if isinstance(said, dict) else None
+    if meaning is None:
+        return said
+    words = {"message": meaning.cause, "because": meaning.cause, "subject": ""}
+    return said | {name: text for name, text in words.items() if said.get(name)}
+
+
+def _is_hidden(item: dict[Any, Any]) -> bool:
+    return any(str(item.get(name)).startswith(f"{HIDDEN}/") for name in ("key", "job"))
 
 
 def _is_named(item: Any) -> bool:
     """Whether it is about one job, whose name may be seen."""
     if not isinstance(item, dict):
         return False
-    names = [name for name in map(item.get, ("key", "job")) if name]
-    return bool(names) and not any(str(name).startswith(f"{HIDDEN}/") for name in names)
+    return any(map(item.get, ("key", "job"))) and not _is_hidden(item)

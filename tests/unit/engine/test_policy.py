@@ -23,7 +23,7 @@ from muster.engine.plan import Bind
 from muster.engine.policy import OpenPolicy, Policy, TwoProviders
 from muster.engine.votes import Voting
 from muster.model.ledger import Ledger
-from muster.model.reasons import Reason, Refusal
+from muster.model.reasons import AMONG_OTHERS, Reason, Refusal
 from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.model.tables import snapshot_of
@@ -139,8 +139,15 @@ def test_filters_must_all_pass_scores_are_summed_and_the_first_reason_counts() -
     policy = opened([Nodes("yyn", 1.0, Reason.TAINT), Nodes("ynn", 10.0, Reason.VOLUME)])
     assert policy.fits(SHAPE, ROWS).tolist() == [True, False, False]
     assert policy.score(SHAPE, ROWS).tolist() == [11.0] * 3
-    assert policy.filter_reasons(SHAPE, ROWS).tolist() == [0, Reason.VOLUME, Reason.TAINT]
+    both = Reason.TAINT | AMONG_OTHERS
+    assert policy.filter_reasons(SHAPE, ROWS).tolist() == [0, Reason.VOLUME, both]
     assert policy.dependence(SHAPE) is Dependence.STATIC
+
+
+def test_of_two_reasons_against_a_node_the_one_that_lasts_counts() -> None:
+    policy = opened([Nodes("yyn", 1.0, Reason.HOST_PORT), Nodes("yyn", 1.0, Reason.TAINT)])
+    lasts = Reason.TAINT | AMONG_OTHERS
+    assert policy.filter_reasons(SHAPE, ROWS).tolist() == [0, 0, lasts]
 
 
 def test_a_plugin_that_a_shape_is_irrelevant_to_is_not_called() -> None:

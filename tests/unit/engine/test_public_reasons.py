@@ -1,5 +1,7 @@
 """Public reasons: each reason has one code, each code a scenario, and one of several dominates."""
 
+from pathlib import Path
+
 import pytest
 from tools import reasons_page
 
@@ -53,6 +55,78 @@ def test_a_share_is_told_with_numbers_that_can_be_checked() -> None:
     (share,) = [one for one in why.all if one.code is Code.QUEUE_HAS_ITS_SHARE]
     assert "it holds 2 GPUs and its share is 2 GPUs" in share.sentence
     assert share.evidence == {"queue": "b", "resource": "gpu", "held": 2000, "share": 2000}
+
+
+_BY_CLAIM = """
+why: Devices are on nodes, may be taken, and nodes may be shut.
+nodes:
+  plain:   {has: 8 cpu}
+  tainted: {has: 8 cpu, devices: {h100: 2}, taints: {by: NoSchedule}}
+  small:   {has: 8 cpu, devices: {a100: 2}}
+queues:  {q: {quota: unlimited}}
+jobs:
+  runs:  {queue: q, pending: 1 cpu, priority: 90, pod: {devices: {count: 2, model: a100}}}
+  waits: {queue: q, pending: 1 cpu, pod: {devices: {count: 2, model: MODEL}}}
+run: [allocate]
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "sentence"),
+    [
+        (
+            "h100",
+            Code.NO_MATCHING_NODE,
+            "None of 3 nodes can run it: 1 has a taint that it does not tolerate (and nothing else "
+            "against it), 2 do not have the claimed devices.",
+        ),
+        (
+            "b200",
+            Code.NO_MATCHING_NODE,
+            "None of 3 nodes can run it: 2 do not have the claimed devices (1 of these have "
+            "nothing else against it), 1 has a taint that it does not tolerate.",
+        ),
+        (
+            "a100",
+            Code.NO_ROOM,
+            "No node can take a pod. Of 3 nodes 1 has too few of the claimed devices free, 1 has a "
+            "taint that it does not tolerate, 1 does not have the claimed devices.",
+        ),
+    ],
+)
+def test_devices_behind_a_taint_or_that_nobody_has_are_no_question_of_room(
+    tmp_path: Path, model: str, code: Code, sentence: str
+) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(_BY_CLAIM.replace("MODEL", model))
+    scenario = read_scenario(file)
+    why = decide(scenario, scenario.records).explanation.why("default/waits")
+    assert why is not None
+    assert (why.dominant.code, why.dominant.sentence) == (code, sentence)
+
+
+def test_a_queue_that_is_not_there_or_runs_nothing_itself_is_told_with_those_that_do() -> None:
+    world = make.cluster(
+        make.node("n1", gpu=8),
+        make.queue("all", quota_gpu=8),
+        make.queue("research", parent="all", quota_gpu=4),
+        make.queue("vision", parent="all", quota_gpu=4),
+        make.gang("typo", 1, queue="reserch", gpu=1),
+        make.gang("above", 1, queue="all", gpu=1),
+    )
+    explanation = cycle(world).explanation
+    said = [explanation.why(f"default/{job}") for job in ("typo", "above")]
+    assert [why and why.dominant.sentence for why in said] == [
+        "Queue 'reserch' does not exist. Did you mean research?",
+        "Queue all has child queues (research, vision) and runs no jobs itself.",
+    ]
+
+
+def test_who_could_never_start_is_not_told_why_nobody_makes_way() -> None:
+    never = (Refusal(Reason.TOO_LARGE, evidence=(Evidence("gpu", 9000, 8000, "n"),)),)
+    why = why_of((*never, Refusal(Reason.NO_VICTIMS), Refusal(Reason.OVER_SHARE, subject="q")))
+    assert why is not None
+    assert [one.code for one in why.all] == [Code.TOO_LARGE]
 
 
 def test_a_job_that_is_too_far_back_is_told_its_number_and_how_many_are_tried() -> None:

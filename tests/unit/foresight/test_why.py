@@ -66,6 +66,15 @@ def test_a_limit_is_raised_by_just_what_is_missing() -> None:
     assert found.next_smaller == 4 * GPU_UNIT
 
 
+def test_of_other_queues_the_one_that_was_perhaps_meant_is_named_first() -> None:
+    world = make.cluster(
+        make.node("n1", gpu=8),
+        *(make.queue(name, quota_gpu=8) for name in ("a", "research")),
+        make.gang("train", 1, gpu=1, queue="reserch"),
+    )
+    assert changes(world)["queue"].after == "research"
+
+
 def test_another_queue_is_named_only_where_the_own_one_is_in_the_way() -> None:
     open_queue = make.queue("b", quota_gpu=8)
     at_limit = make.cluster(

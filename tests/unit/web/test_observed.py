@@ -23,6 +23,6 @@ def test_groups_with_amounts_are_read_as_they_are_written() -> None:
     group = decode(PodGroup, _GROUP)
     groups: Any = _Copies({Key("team", "train"): group})
     nothing: Any = _Copies()
-    found = ObservedCluster(DEFAULT, nothing, groups, nothing).surroundings().groups
+    found = ObservedCluster(DEFAULT, nothing, groups, nothing, nothing).surroundings().groups
     status = found["team"]["train"]["status"]
     assert status["resourcesStatus"]["allocated"] == {"nvidia.com/gpu": "1500m"}

@@ -44,7 +44,9 @@ _POD = {
     "metadata": {"name": "one", "labels": {"kai.scheduler/queue": "b"}},
     "spec": {
         "schedulerName": "kai-scheduler",
-        "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2"}}}],
+        "containers": [
+            {"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+        ],
     },
 }
 
@@ -147,6 +149,50 @@ async def test_another_policy_is_compared_with_this_one() -> None:
     assert found["starts_only_with"] == []
     assert lost["verdict"]
     assert "no queue z" in unknown["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("conf", "said"),
+    [
+        ("actions: " + ", ".join(["allocate"] * 65), "conf: actions: there are 65: at most 64"),
+        (
+            'actions: "allocate"\ntiers:\n'
+            + "- plugins: [{name: priority}, {name: elastic}]\n" * 33,
+            "conf: plugins: there are 66",
+        ),
+        ("# " + "x" * (1 << 16), "conf: is longer than 65536 letters"),
+    ],
+)
+async def test_a_configuration_that_no_scheduler_has_is_not_tried(conf: str, said: str) -> None:
+    async with asking() as client:
+        found = await posted(client, "/api/v1/whatif", {"conf": conf}, 400)
+    assert said in found["error"]["message"]
+
+
+async def test_readers_are_told_apart_by_their_tokens() -> None:
+    """One that keeps asking is refused after a while; another one is not."""
+    holds = asyncio.Event()
+
+    async def slow(work: Callable[[], Any]) -> Any:
+        await holds.wait()
+        return work()
+
+    def asked(client: ClientSession, token: str) -> "asyncio.Task[int]":
+        async def status() -> int:
+            headers = {"Authorization": f"Bearer {token}"}
+            answer = await client.get("/api/v1/priority", headers=headers)
+            return answer.status
+
+        return asyncio.create_task(status())
+
+    async with asking(offload=slow) as client:
+        greedy = [asked(client, "greedy") for _ in range(12)]
+        done, _ = await asyncio.wait(greedy, return_when=asyncio.FIRST_COMPLETED)
+        other = asked(client, "ana")
+        assert {task.result() for task in done} == {429}
+        holds.set()
+        assert await other == 200
+        assert sorted(await asyncio.gather(*greedy)) == [200] * 8 + [429] * 4
 
 
 async def test_history_comes_from_the_journal(tmp_path: Path) -> None:

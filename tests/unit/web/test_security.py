@@ -18,6 +18,7 @@ from muster.runtime.page_access import PageRequest, Refusal
 from muster.testing import make
 from muster.web.board import Board, difference
 from muster.web.handlers import Handlers
+from muster.web.hidden_names import HiddenNames, hidden_names
 from muster.web.live import LiveCluster
 from muster.web.server import WebPart
 from muster.web.veil import Veil
@@ -41,10 +42,10 @@ class _Gate:
         return seen is None or namespace in seen
 
 
-def _of_another(workload: make.Workload) -> make.Workload:
+def _of_another(workload: make.Workload, on_hold: str | None = None) -> make.Workload:
     """The same in a namespace of its own."""
     name = workload.job.key.partition("/")[2]
-    job: JobRecord = make.with_fields(workload.job, key=f"secret/{name}")
+    job: JobRecord = make.with_fields(workload.job, key=f"secret/{name}", on_hold=on_hold)
     tasks = tuple(make.with_fields(one, job=job.key, namespace="secret") for one in workload.tasks)
     return make.Workload(job, tasks)
 
@@ -56,7 +57,9 @@ _RECORDS = make.cluster(
     make.gang("mine", 8, gpu=1, queue="a", nodes=("n1",) * 8, user="ana"),
     _of_another(make.gang("merger", 6, gpu=1, queue="a", nodes=("n2",) * 6, user="eve")),
     make.gang("next", 4, gpu=8, queue="a", user="ana", created_s=9.0),
-    _of_another(make.gang("layoffs", 3, gpu=8, queue="a", user="eve", created_s=5.0)),
+    _of_another(
+        make.gang("layoffs", 3, gpu=8, queue="a", user="eve", created_s=5.0), "until monday"
+    ),
 )
 
 
@@ -114,7 +117,7 @@ async def test_what_is_hidden_is_still_counted() -> None:
         assert {one["user"] for one in hidden} == {""}
         async with session.get("/api/v1/whoami", headers=_as("ana")) as answer:
             told = await answer.json()
-        assert told == {"sees_all": False, "jobs": 2, "namespaces": 1}
+        assert told == {"sees_all": False, "jobs": 2, "namespaces": 1, "session": False}
 
 
 @pytest.mark.parametrize(
@@ -246,3 +249,46 @@ def test_a_hidden_name_is_the_same_each_time_and_another_with_each_process() -> 
     assert first != other.over(body, {})
     assert b"kai.scheduler/hold), before default/mine" in first
     assert b"merger" not in first
+
+
+@pytest.mark.parametrize(
+    ("text", "is_hidden"),
+    [
+        ("It waits for big-merger to end.", True),
+        ("It waits for big-merger-0 to end.", True),
+        ("evicted (big-merger-worker-1, mine-0)", True),
+        ("1.5 of 8 GPUs on node-2-big-merger are free.", False),  # another word
+        ("Queue a-b is full; no-one is owed.", False),
+    ],
+)
+def test_a_name_without_a_namespace_is_hidden_in_a_sentence(text: str, is_hidden: bool) -> None:
+    names = HiddenNames(frozenset({"big-merger", "a"}), frozenset({"a-b", "mine"}))
+    veil = Veil(frozenset({"default"}), b"key", names)
+    shown = msgspec.json.decode(veil.over(msgspec.json.encode({"text": text}), {}))["text"]
+    assert ("hidden/" in shown) is is_hidden
+    assert is_hidden or shown == text
+    assert ("mine-0" in shown) == ("mine-0" in text)
+
+
+def test_names_of_queues_nodes_and_own_jobs_are_no_hidden_names() -> None:
+    groups = (f"pg-{one}-01234567-89ab-cdef-0123-456789abcdef" for one in ("tune", "n", "q", "own"))
+    secret = [_of_another(make.gang(group, 1, gpu=1, queue="q-1")) for group in groups]
+    own = make.gang("own-1", 1, gpu=1, queue="q-1")
+    world = make.cluster(make.node("n-1", gpu=8), make.queue("q-1"), *secret, own)
+    names = hidden_names(moment_of(world), frozenset({"default"}))
+    assert names.has("tune-0")  # a pod of the owner of a group
+    assert not any(map(names.has, ("n-1", "q-1", "own-1")))
+
+
+async def test_what_the_owner_of_a_hidden_job_wrote_is_not_shown() -> None:
+    """On hold for a reason of theirs: that it is on hold is said, and no more."""
+    async with _running(_Gate()) as (_, session):
+        for path in ("jobs", "why/default/next?search=false", "priority"):
+            async with session.get(f"/api/v1/{path}", headers=_as("ana")) as answer:
+                assert "until monday" not in await answer.text()
+        async with session.get("/api/v1/jobs", headers=_as("ana")) as answer:
+            reasons = [one["reason"] for one in (await answer.json())["items"] if one["reason"]]
+        (held,) = [one for one in reasons if one["code"] == "Held"]
+        assert held["message"]
+        async with session.get("/api/v1/jobs", headers=_as("auditor")) as answer:
+            assert "until monday" in await answer.text()

@@ -9,7 +9,7 @@ from muster.web.submission import JOBS_MAX, PODS_MAX, BadManifest, Surroundings,
 
 _POD = {
     "schedulerName": "kai-scheduler",
-    "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2"}}}],
+    "containers": [{"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "2"}}}],
 }
 _META = {"name": "train", "labels": {"kai.scheduler/queue": "a"}}
 
@@ -18,8 +18,8 @@ def made(*manifests: Any) -> Any:
     return submission_of(manifests, "team", Surroundings(), 5.0)
 
 
-def template() -> dict[str, Any]:
-    return {"metadata": {"labels": {}}, "spec": dict(_POD)}
+def template(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"labels": {}}, "spec": {**_POD, **spec}}
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,11 @@ def template() -> dict[str, Any]:
                 "apiVersion": "batch/v1",
                 "kind": "Job",
                 "metadata": _META,
-                "spec": {"parallelism": 4, "completions": 3, "template": template()},
+                "spec": {
+                    "parallelism": 4,
+                    "completions": 3,
+                    "template": template(restartPolicy="Never"),
+                },
             },
             3,
             1,
@@ -151,7 +155,7 @@ def test_a_large_template_does_not_take_minutes_for_each_of_its_pods() -> None:
 
 
 def test_thousands_of_jobs_are_not_planned_at_once() -> None:
-    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "c"}]}
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "image": "x"}]}
     pods = [
         {"apiVersion": "v1", "kind": "Pod", "metadata": {**_META, "name": f"p{at}"}, "spec": spec}
         for at in range(JOBS_MAX + 1)

@@ -43,6 +43,8 @@ class Profile:
     otherwise."""
     default_queue: str = DEFAULT_QUEUE
     """Where a group that names no queue is; empty: in that of its namespace's name."""
+    reads_images: bool = False
+    """Whether it matters which images pods run and nodes have."""
     groups_bare_pods: bool = False
     """Whether pods that name no group are given one of their own."""
     budgets_are_jobs: bool = False

@@ -74,6 +74,7 @@ VOLCANO = Profile(
     actions=ACTIONS,
     reads=(kinds.VOLCANO_POD_GROUP, kinds.VOLCANO_QUEUE, kinds.HYPER_NODE),
     is_tiered=True,
+    reads_images=True,
     off_unless_said=frozenset(("Hierarchy", "ClusterOrder")),
     always_silent=MappingProxyType({"predicates": ("score",)}),
     companions=MappingProxyType({"predicates": "dynamicresources"}),

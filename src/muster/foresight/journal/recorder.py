@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from muster.engine.cycle import CycleResult
+from muster.foresight.budget import is_cut_short
 from muster.foresight.journal.delta import Seen
 from muster.foresight.journal.events import Refused, events_of
 from muster.foresight.journal.runs import RunTracker, encoded_run
@@ -18,7 +19,6 @@ _WHOLE_EVERY = 256
 _WHOLE_EVERY_S = 600.0
 _PRUNE_EVERY_S = 60.0
 _UNSETTLED_MAX = 1000
-_CUT_SHORT = ".cut_short"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class CycleRecorder:
                 tuple(events_of(cycle.snapshot, result, now_s, self._refused)),
                 self._seen.advance(cycle.snapshot.to_records()),
                 is_whole,
-                any(name.endswith(_CUT_SHORT) for name in result.explanation.counters),
+                is_cut_short(result),
             )
         )
         self._since_whole = 0 if is_whole else self._since_whole + 1

@@ -18,13 +18,18 @@ def validate_workload(review: Review) -> AdmissionResponse:
     thing = review.thing
     if review.operation not in ("CREATE", "UPDATE") or thing is None:
         return ALLOWED
-    if review.old is not None and _asked(review.old) == _asked(thing):
+    if review.old is not None and _said(review.old) == _said(thing):
         return ALLOWED
     return AdmissionResponse((), tuple(_warnings(thing)))
 
 
 def _warnings(thing: Object) -> Iterator[str]:
-    said = _asked(thing)
+    said, of_pods = _said(thing)
+    if said is None and of_pods is not None and thing.get("kind") == "Job":
+        yield (
+            f"spec.template.metadata.annotations[{_KEY}]: does nothing on pods, and the Job starts "
+            "with one; write it in metadata.annotations of the Job"
+        )
     if said is None:
         return
     where = f"metadata.annotations[{_KEY}]"
@@ -40,6 +45,11 @@ def _warnings(thing: Object) -> Iterator[str]:
             f"{where}: the gang would need {minimum} pods at once, and spec.parallelism and "
             f"spec.completions make at most {most}, so it can never start; write {most} or less"
         )
+
+
+def _said(thing: Object) -> tuple[Any, Any]:
+    """The minimum that the workload asks for, and that its pods would."""
+    return _asked(thing), _asked((thing.get("spec") or {}).get("template") or {})
 
 
 def _asked(thing: Object) -> Any:

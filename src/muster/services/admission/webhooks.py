@@ -155,8 +155,13 @@ def _by_strangers(known: Names) -> list[dict[str, str]]:
 
 def _with_a_minimum() -> list[dict[str, str]]:
     key = names.ANNOTATION_BATCH_MIN_MEMBER
-    annotations = "object.metadata.annotations"
-    expression = f"has({annotations}) && '{key}' in {annotations}"
+    template = "object.spec.template"
+    ours = f"has(object.metadata.annotations) && '{key}' in object.metadata.annotations"
+    of_pods = (
+        f"has({template}) && has({template}.metadata) && has({template}.metadata.annotations) && "
+        f"'{key}' in {template}.metadata.annotations"
+    )
+    expression = f"({ours}) || ({of_pods})"
     return [{"name": "asks-for-a-minimum", "expression": expression}]
 
 

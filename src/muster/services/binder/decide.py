@@ -18,6 +18,7 @@ from muster.api.conditions import condition
 from muster.api.core import Node, Pod
 from muster.api.kinds import BIND_REQUEST, POD
 from muster.base.timefmt import rfc3339
+from muster.model.cards import card_notes
 from muster.services.binder.cluster_view import (
     BindAttempt,
     ClusterView,
@@ -202,6 +203,7 @@ def bind_annotations(request: BindRequest) -> Mapping[str, str]:
     """What the pod learns by being bound, in the same write."""
     kind = request.spec.received_resource_type
     found = {names.ANNOTATION_RECEIVED_RESOURCE_TYPE: kind} if kind else {}
+    found |= card_notes(request.metadata.annotations)
     if request.spec.predicted_numa_zones:
         found[names.ANNOTATION_NUMA_PREDICTED] = _zones(request)
     return found

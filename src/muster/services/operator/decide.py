@@ -34,6 +34,7 @@ from muster.services.operator.objects import (
     PRIORITY_CLASS,
     PROMETHEUS,
     VALIDATING,
+    Json,
     Wanted,
     kept,
     wanted,
@@ -43,10 +44,12 @@ from muster.services.operator.prometheus import usage_address, usage_prometheus
 from muster.services.operator.rbac import own_pod_policy, service_access
 from muster.services.operator.scheduler_conf import names_no_address, scheduler_conf
 from muster.services.operator.settings import VOLCANO_SECTION, Installation, Settings
+from muster.services.operator.usage import usage_problems, usage_volume
 
 _SECTIONS: Final = {
     names.SERVICE_ADMISSION: "admission",
     names.SERVICE_BINDER: "binder",
+    names.SERVICE_DASHBOARD: "dashboard",
     names.SERVICE_POD_GROUPER: "podGrouper",
     names.SERVICE_POD_GROUP_CONTROLLER: "podGroupController",
     names.SERVICE_QUEUE_CONTROLLER: "queueController",
@@ -120,6 +123,7 @@ def _problems_of(
 ) -> Iterator[Problem]:
     yield from profile_problems(shard, served)
     yield from journal_problems(shard)
+    yield from usage_problems(shard)
     yield from (one for one in shard_problems(shard) if one.severity is Severity.ERROR)
     usage = shard.spec.usage_db_config
     is_asked = usage is not None and usage.client_type == "prometheus"
@@ -127,9 +131,6 @@ def _problems_of(
         fix = "write the address here, or spec.prometheus.externalPrometheusUrl in Config"
         path = "spec.usageDBConfig.connectionString"
         yield Problem(path, "nothing says where past usage is", fix)
-    if usage is not None and usage.client_type == "embedded":
-        why = "the embedded store is a file of the queue controller, and pods share none"
-        yield Problem("spec.usageDBConfig.clientType", why, "write prometheus")
     for flag in flags.unknown_flags(shard):
         known = ", ".join(sorted(flags.known_args()))
         yield Problem(f"spec.args[{flag}]", "the scheduler takes no such flag", f"known: {known}")
@@ -210,6 +211,7 @@ def _processes(installation: Installation, enabled: list[str]) -> Iterator[Proce
         names.SERVICE_QUEUE_CONTROLLER: replace(
             _plain(names.SERVICE_QUEUE_CONTROLLER, flags.queue_controller_flags(settings)),
             metrics_port=metrics["targetPort"],
+            folders=usage_volume(),
         ),
         names.SERVICE_SCALE_ADJUSTER: _plain(
             names.SERVICE_SCALE_ADJUSTER, flags.scale_adjuster_flags(settings)
@@ -265,6 +267,30 @@ def _shard(shard: SchedulingShard, installation: Installation) -> Iterator[Wante
     yield from guards(process, installation)
     listed = {"http-metrics": (ports["port"], ports["targetPort"])}
     yield service(process, namespace, listed, type=ports["type"])
+    yield from monitor(name, "http-metrics", installation)
+    if _is_enabled(installation, names.SERVICE_DASHBOARD) and profile_of(shard) is ProfileName.KAI:
+        yield from _dashboard(shard, installation, {"configMap": {"name": name}})
+
+
+def _dashboard(shard: SchedulingShard, installation: Installation, conf: Json) -> Iterator[Wanted]:
+    """Of one shard: it sees the nodes, and goes by the rules, of that scheduler."""
+    settings = installation.settings
+    name = f"{names.SERVICE_DASHBOARD}-{shard.metadata.name}"
+    port = settings.section("dashboard")["port"]
+    process = Process(
+        name,
+        "web",
+        names.SERVICE_DASHBOARD,
+        "dashboard",
+        flags.dashboard_flags(settings, shard),
+        ports={"http": port},
+        files={flags.CONF: conf},
+    )
+    yield deployment(process, settings)
+    yield from guards(process, installation)
+    metrics = process.metrics_port
+    listed = {"http": (port, port), "http-metrics": (metrics, metrics)}
+    yield service(process, settings.names.namespace, listed)
     yield from monitor(name, "http-metrics", installation)
 
 

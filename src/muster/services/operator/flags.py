@@ -12,10 +12,13 @@ from muster.services.operator.journal import CLAIM, SIZE, journal_flags
 from muster.services.operator.objects import Json
 from muster.services.operator.pods import image_of
 from muster.services.operator.settings import Settings
+from muster.services.operator.usage import usage_flags
 
 CERTIFICATES: Final = "/etc/muster/certificates"
 CONF: Final = "/etc/muster/conf"
 CONF_FILE: Final = "config.yaml"
+PAGE_AUTH: Final = "kubernetes"
+"""Whoever the API server knows, and lets read the path."""
 RESERVATION_COMMAND: Final = "muster resource-reservation"
 SCALING_COMMAND: Final = "muster scaling-pod"
 
@@ -78,6 +81,27 @@ def scheduler_flags(settings: Settings, shard: SchedulingShard) -> list[str]:
         *own,
         *(_switch(name, shard.spec.args[name]) for name in sorted(SWITCHES & set(shard.spec.args))),
         "--leader-elect",
+        *_log(settings),
+    ]
+
+
+def dashboard_flags(settings: Settings, shard: SchedulingShard) -> list[str]:
+    """What it shows is what the scheduler of that shard goes by."""
+    known, section = settings.names, settings.section("dashboard")
+    return [
+        f"--scheduler-conf={CONF}/{CONF_FILE}",
+        f"--scheduler-name={known.scheduler}",
+        f"--nodepool-label-key={known.node_pool_label}",
+        f"--partition-label-value={shard.spec.partition_label_value}",
+        f"--queue-label-key={known.queue_label}",
+        f"--resource-reservation-app-label={known.reservation_app}",
+        f"--resource-reservation-namespace={known.reservation_namespace}",
+        *_given({"cluster": section.get("clusterName")}),
+        # The scheduler's journal is in the scheduler's pod.
+        "--journal-folder=",
+        f"--listen=:{section['port']}",
+        f"--auth={PAGE_AUTH}",
+        "--metrics-bind-address=:8080",
         *_log(settings),
     ]
 
@@ -202,6 +226,7 @@ def queue_controller_flags(settings: Settings) -> list[str]:
         f"--namespace={settings.names.namespace}",
         f"--metrics-namespace={settings.names.metrics_prefix}",
         *_given(texts),
+        *usage_flags(),
         f"--metrics-listen-address=:{port}",
         *_client(settings, "queueController"),
         "--leader-elect",

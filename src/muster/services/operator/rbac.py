@@ -41,6 +41,7 @@ ROLE_NAMES: Final = tuple(
     for service in (
         names.SERVICE_ADMISSION,
         names.SERVICE_BINDER,
+        names.SERVICE_DASHBOARD,
         names.SERVICE_POD_GROUPER,
         names.SERVICE_POD_GROUP_CONTROLLER,
         names.SERVICE_QUEUE_CONTROLLER,
@@ -64,6 +65,7 @@ def rights_of_services(settings: Settings, leases: Iterable[str] = ()) -> dict[s
     return {
         names.SERVICE_ADMISSION: admission_roles.rights(),
         names.SERVICE_BINDER: binder_roles.rights(known),
+        names.SERVICE_DASHBOARD: scheduler_roles.observer_rights(),
         names.SERVICE_POD_GROUPER: podgrouper_roles.rights(known, defaults),
         names.SERVICE_POD_GROUP_CONTROLLER: podgroups_roles.rights(known),
         names.SERVICE_QUEUE_CONTROLLER: queues_roles.rights(known),

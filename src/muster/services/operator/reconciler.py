@@ -20,6 +20,7 @@ from muster.client.errors import NotFound
 from muster.client.write import Writer
 from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.reconciler import DONE, Result
+from muster.services.operator import hook_moves
 from muster.services.operator.applier import Applier
 from muster.services.operator.certificates import Certificates, renewed
 from muster.services.operator.decide import (
@@ -31,6 +32,7 @@ from muster.services.operator.decide import (
     usable_shards,
 )
 from muster.services.operator.dialects import kept_for
+from muster.services.operator.hook_moves import waiting
 from muster.services.operator.objects import (
     DEPLOYMENT,
     MADE,
@@ -49,7 +51,7 @@ _LOOK_AGAIN_S: Final = 300.0
 _RETRY_S: Final = 15.0
 _CONFIG: Final = ""
 """Whose failures: Config's; a shard's stand under its name."""
-_WAITS: Final = "webhooks: not registered until admission answers"
+_WAITS: Final = "not before admission answers for it"
 
 
 @dataclass(slots=True)
@@ -169,13 +171,18 @@ class Operator:
 
     async def _bring_about(self, look: _Look) -> None:
         owner = owner_of(kinds.CONFIG, look.config.metadata)
+        later = waiting(look.wants.config, self._still_asked(look.wants))
         for want in look.wants.config:
-            look.failed(_CONFIG, await self._bring(want, owner))
-        if self._may_register(look.wants):
-            for want in look.wants.webhooks:
+            if want not in later:
                 look.failed(_CONFIG, await self._bring(want, owner))
-        elif look.wants.webhooks:
-            look.failed(_CONFIG, [_WAITS])
+        for want in look.wants.webhooks:
+            look.failed(_CONFIG, await self._bring_hook(want, owner))
+        still = self._still_asked(look.wants)
+        for want in later:
+            if want.key.name in still:
+                look.failed(_CONFIG, [f"{want}: {_WAITS}"])
+            else:
+                look.failed(_CONFIG, await self._bring(want, owner))
         for shard in look.installation.shards:
             belongs = owner_of(kinds.SCHEDULING_SHARD, shard.metadata)
             for want in look.wants.shards[shard.metadata.name]:
@@ -184,13 +191,24 @@ class Operator:
     async def _bring(self, want: Wanted, owner: Json) -> list[str]:
         return await self._applier.bring_about(want, None if want.is_kept else owner)
 
-    def _may_register(self, wants: Desired) -> bool:
-        """From then on pods of our scheduler depend on an answer, so somebody must be there."""
-        live = self._applier.live
-        if any(live(want.kind, want.key) is not None for want in wants.webhooks):
-            return True
-        admission = live(DEPLOYMENT, Key(self._namespace, names.SERVICE_ADMISSION))
-        return admission is not None and not unavailability(admission)
+    async def _bring_hook(self, want: Wanted, owner: Json) -> list[str]:
+        """From then on what users write depends on an answer, so somebody must be there."""
+        live = self._applier.live(want.kind, want.key)
+        admission = self._applier.live(DEPLOYMENT, Key(self._namespace, names.SERVICE_ADMISSION))
+        is_answered = live is not None and hook_moves.is_answered(want, live, self._namespace)
+        if is_answered or (admission is not None and hook_moves.has_rolled(admission)):
+            return await self._bring(want, owner)
+        told = [f"{want}: {_WAITS}"]
+        if live is None:
+            return told
+        return told + await self._bring(hook_moves.trusting(want, live, self._namespace), owner)
+
+    def _still_asked(self, wants: Desired) -> frozenset[str]:
+        """Services that the API server asks for webhooks which are to move to admission."""
+        lives = [self._applier.live(want.kind, want.key) or {} for want in wants.webhooks]
+        hooks = [hook for live in lives for hook in live.get("webhooks", ())]
+        found = {service for service, _ in hook_moves.asked(hooks, self._namespace)}
+        return frozenset(found - {names.SERVICE_ADMISSION})
 
     async def _clear(self, look: _Look) -> None:
         """Remove what belongs to Config or to a shard and is wanted no more."""

@@ -8,6 +8,7 @@ import yaml
 from muster.api.codec import builtins
 from muster.api.shard import ActionConfig, PluginConfig, SchedulingShard, UsageDBConfig
 from muster.services.operator.objects import Json
+from muster.services.operator.usage import EMBEDDED, KEPT
 
 
 def scheduler_conf(shard: SchedulingShard, usage_address: str = "") -> str:
@@ -49,6 +50,8 @@ def _plugin(name: str, entry: PluginConfig) -> Json:
 
 def _usage(usage: UsageDBConfig, address: str) -> Json:
     found: dict[str, Any] = builtins(usage)
+    if usage.client_type == EMBEDDED:
+        return {**found, "connectionString": KEPT}
     if names_no_address(usage) and address:
         found["connectionString"] = address
     return found

@@ -2,10 +2,12 @@
 
 Groups are followed change by change, so the sums are exact; they go to the file every half minute.
 A file that cannot be written is said in the log and tried again: the sums wait meanwhile, and the
-queues' status does not.
+queues' status does not. A replica that does not lead remembers the last minutes: when it comes to
+lead, it goes on at the moment up to which the one before wrote.
 """
 
 import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,15 +19,19 @@ from muster.base.clock import Clock
 from muster.base.database_file import BadFile
 from muster.base.log import Log
 from muster.base.offload import Offload
+from muster.client.errors import Deposed
 from muster.client.informer import Informer
 from muster.services.queues.capacity_watch import CapacityWatch
 from muster.services.queues.decide import ancestry
 from muster.services.queues.levels import job_level
+from muster.services.queues.usage_copy import NotRestored, UsageCopy
 from muster.usage.accrual import Accruals, Sums
+from muster.usage.recent import KEPT_S, RecentLevels
 from muster.usage.store import StoreBounds, UsageStore
 
 _WRITE_EVERY_S: Final = 30.0
 _PRUNE_EVERY_S: Final = 3600.0
+_RETRY_S: Final = 15.0
 
 
 @dataclass(slots=True)
@@ -42,8 +48,12 @@ class Accounting:
     _clock: Clock
     _log: Log
     _offload: Offload
+    _copy: UsageCopy | None = None
+    """Of the file, in the cluster."""
     _accruals: Accruals | None = field(default=None, init=False)
     """While it runs."""
+    _recent: RecentLevels = field(default_factory=RecentLevels, init=False)
+    """Until then."""
     _lines: dict[str, list[str]] = field(default_factory=dict, init=False)
     """Each queue with those above it."""
     _waiting: Sums = field(default_factory=Sums, init=False)
@@ -59,17 +69,34 @@ class Accounting:
         """For ever, or until cancelled; what has accrued until then is written."""
         store = await self._opened()
         try:
+            await self._restored(store)
             self._begin(store.last_s())
             while True:
                 await self._clock.sleep(_WRITE_EVERY_S)
                 await self._write(store)
         finally:
             if self._accruals is not None:
-                now_s = self._clock.now_s()
-                self._waiting.add(self._accruals.take(now_s))
-                self._accruals = None
-                self._stored(store, now_s)
+                await self._end(store, self._accruals)
             store.close()
+
+    async def _end(self, store: UsageStore, accruals: Accruals) -> None:
+        now_s = self._clock.now_s()
+        self._waiting.add(accruals.take(now_s))
+        self._accruals = None
+        self._stored(store, now_s)
+        if self._copy is not None:
+            with suppress(Deposed):  # Then another one goes on without us.
+                await self._copy.write(store, now_s, is_last=True)
+
+    async def _restored(self, store: UsageStore) -> None:
+        while self._copy is not None:
+            try:
+                await self._copy.restore(store)
+            except (NotRestored, sqlite3.Error) as error:
+                self._log.warning("accounts wait for what was kept", why=str(error))
+            else:
+                return
+            await self._clock.sleep(_RETRY_S)
 
     async def _opened(self) -> UsageStore:
         while True:
@@ -81,16 +108,21 @@ class Accounting:
 
     def _begin(self, last_s: float) -> None:
         now_s = self._clock.now_s()
-        self._accruals = Accruals(self._ancestry, last_s or now_s)
-        self._accruals.set_capacity(self._capacity.total, now_s)
+        from_s = last_s if 0 < last_s <= now_s else now_s
+        accruals = Accruals(self._ancestry, from_s)
+        self._waiting.add(self._recent.replay(accruals, max(from_s, now_s - KEPT_S), now_s))
+        accruals.set_capacity(self._capacity.total, now_s)
         for group in self._groups.objects.values():
-            self._accruals.set_job(str(group.key), job_level(group), now_s)
+            accruals.set_job(str(group.key), job_level(group), now_s)
+        self._accruals = accruals
 
     async def _write(self, store: UsageStore) -> None:
         assert self._accruals is not None
         now_s = self._clock.now_s()
         self._waiting.add(self._accruals.take(now_s))
         await self._offload(partial(self._stored, store, now_s))
+        if self._copy is not None:
+            await self._copy.write(store, now_s)
 
     def _stored(self, store: UsageStore, now_s: float) -> None:
         try:
@@ -119,10 +151,13 @@ class Accounting:
 
     def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
         group = new or old
-        if self._accruals is not None and group is not None:
+        if group is not None:
             level = None if new is None else job_level(new)
-            self._accruals.set_job(str(group.key), level, self._clock.now_s())
+            self._followed_by.set_job(str(group.key), level, self._clock.now_s())
 
     def _capacity_changed(self) -> None:
-        if self._accruals is not None:
-            self._accruals.set_capacity(self._capacity.total, self._clock.now_s())
+        self._followed_by.set_capacity(self._capacity.total, self._clock.now_s())
+
+    @property
+    def _followed_by(self) -> Accruals | RecentLevels:
+        return self._recent if self._accruals is None else self._accruals

@@ -10,6 +10,7 @@ from muster.api.roles import (
     may_read,
     may_record_events,
 )
+from muster.usage.cluster_copy import MAP_NAMES
 
 
 def rights(known: Names) -> Rights:
@@ -19,4 +20,9 @@ def rights(known: Names) -> Rights:
         *may_record_events(),
         *may_ask_who_asks(),
     ]
-    return Rights(everywhere, {known.namespace: may_lead(LEASE_QUEUE_CONTROLLER)})
+    own = [
+        *may_lead(LEASE_QUEUE_CONTROLLER),
+        *may(("create",), kinds.CONFIG_MAP),
+        *may(("get", "update"), kinds.CONFIG_MAP, only=MAP_NAMES),
+    ]
+    return Rights(everywhere, {known.namespace: own})

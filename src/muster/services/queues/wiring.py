@@ -8,6 +8,7 @@ from muster.api.kinds import NODE, POD_GROUP, QUEUE, RESOURCE_SLICE
 from muster.api.names import Names
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
+from muster.base.log import Log
 from muster.base.offload import Offload, in_thread
 from muster.client.write import Writer
 from muster.runtime.parts import Loop
@@ -16,6 +17,7 @@ from muster.services.queues.accounting import Accounting
 from muster.services.queues.capacity_watch import CapacityWatch
 from muster.services.queues.meters import LabelRule, QueueMeters
 from muster.services.queues.reconciler import QueueReconciler, tree_of
+from muster.services.queues.usage_copy import UsageCopy
 from muster.usage.store import RETENTION_S, SIZE_MAX_BYTES, StoreBounds
 
 
@@ -27,6 +29,8 @@ class QueueServiceConfig:
     """The file that past usage and accounts are kept in; None: they are not."""
     usage_retention_s: float = RETENTION_S
     usage_size_max_bytes: int = SIZE_MAX_BYTES
+    usage_in_cluster: bool = False
+    """Whether each day of it is kept in a ConfigMap, too."""
     offload: Offload = in_thread
     """Where the file is written."""
 
@@ -50,6 +54,7 @@ def build(supervisor: Supervisor, config: QueueServiceConfig) -> None:
         config.names.metrics_prefix,
     )
     if config.usage_store is not None:
+        log = supervisor.log.child("accounting")
         accounting = Accounting(
             config.usage_store,
             StoreBounds(config.usage_retention_s, config.usage_size_max_bytes),
@@ -57,10 +62,16 @@ def build(supervisor: Supervisor, config: QueueServiceConfig) -> None:
             groups,
             capacity,
             supervisor.clock,
-            supervisor.log.child("accounting"),
+            log,
             config.offload,
+            _copy(supervisor, config, log) if config.usage_in_cluster else None,
         )
         supervisor.add(Loop(accounting.name, accounting.run))
+
+
+def _copy(supervisor: Supervisor, config: QueueServiceConfig, log: Log) -> UsageCopy:
+    writer = Writer(supervisor.connection, "muster-queues")
+    return UsageCopy(supervisor.reader, writer, config.names.namespace, log, config.offload)
 
 
 def _queue_matters(old: Queue | None, new: Queue | None) -> bool:

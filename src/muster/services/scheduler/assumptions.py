@@ -13,6 +13,7 @@ import msgspec
 from muster.api.core import Pod
 from muster.api.devices import AllocationResult
 from muster.base.clock import Clock
+from muster.model.batch_build import with_notes
 from muster.model.records import TaskRecord
 from muster.model.status import TaskStatus
 
@@ -26,6 +27,8 @@ class Assumption:
     gpu_groups: tuple[str, ...] = ()
     devices: Mapping[str, AllocationResult] = field(default_factory=dict)
     """For its claims, by entry: the claims show them last of all."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Annotations that it gets with its node."""
     is_withdrawn: bool = False
     """Taken back. The binder hears of that by a watch, and may go on until it does."""
 
@@ -85,6 +88,7 @@ class Assumptions:
             # One that is asked to leave is where it was until it has gone.
             gpu_shares=assumed.gpu_groups or record.gpu_shares,
             claim_allocations=devices,
+            terms=with_notes(record.terms, assumed.notes),
         )
 
     # -- how old they are ----------------------------------------------------------------

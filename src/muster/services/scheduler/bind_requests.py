@@ -64,7 +64,7 @@ class RequestBinder:
         if self._is_bound_directly(pod, bind, gpu):
             # With the pod's own annotations, as Volcano's binding has them.
             received = {names.ANNOTATION_RECEIVED_RESOURCE_TYPE: resource_type(gpu)}
-            notes = {**pod.metadata.annotations, **received}
+            notes = {**pod.metadata.annotations, **received, **bind.pod_annotations}
             await self._writer.bind(pod.key, bind.node, uid=pod.metadata.uid, annotations=notes)
             return
         body = bind_request(pod, bind, gpu, self._options, charge)

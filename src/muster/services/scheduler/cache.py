@@ -17,7 +17,6 @@ from muster.api.bindrequest import BindRequest
 from muster.api.core import Node, Pod, PriorityClass
 from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.meta import Key
-from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.topology import Topology
@@ -30,6 +29,7 @@ from muster.model.batch_build import (
     batch_queue_record,
     hyper_node_records,
     pod_terms,
+    with_notes,
 )
 from muster.model.build import (
     Identity,
@@ -41,6 +41,7 @@ from muster.model.build import (
     task_record,
     topology_record,
 )
+from muster.model.cards import card_notes
 from muster.model.cluster_objects import PodUtilisation, RecentEviction
 from muster.model.gpu_request import gpu_groups_of
 from muster.model.pod_requirements import RequirementsCache
@@ -60,7 +61,7 @@ from muster.services.scheduler.backoffs import Backoffs, RefusalInformers
 from muster.services.scheduler.batch_objects import BatchPodGroup, BatchQueue
 from muster.services.scheduler.charges import Charges, is_orphaned
 from muster.services.scheduler.cluster_objects import WatchedObjects
-from muster.services.scheduler.node_reader import NodeReader
+from muster.services.scheduler.node_reader import NodeReader, Zones
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.own_times import OwnTimes
 from muster.services.scheduler.pending_patches import GroupPatch, PendingPatches
@@ -159,9 +160,6 @@ class SchedulerCache:
     def pod(self, uid: str) -> Pod | None:
         return self._pods_by_uid.get(uid)
 
-    def queue_names(self) -> list[str]:
-        return sorted(queue.metadata.name for queue in self._informers.queues.objects.values())
-
     def pod_group(self, job: str) -> PodGroup | None:
         """With our own patches that the watch does not show yet."""
         namespace, _, name = job.partition("/")
@@ -258,7 +256,8 @@ class SchedulerCache:
             same = before if before and before.node == found.spec.node_name else None
             groups, devices = (same.gpu_groups, same.devices) if same else ((), {})
             status = TaskStatus.RELEASING if leaves else TaskStatus.BINDING
-            self.assume(uid, Assumption(status, found.spec.node_name, groups, devices))
+            cards = card_notes(found.metadata.annotations)
+            self.assume(uid, Assumption(status, found.spec.node_name, groups, devices, cards))
             self._confirm_assumed(held)
             self._refresh_pod(uid)
         else:
@@ -310,7 +309,7 @@ class SchedulerCache:
             if group is not None:
                 self._wake_if_changed(self._upsert_group(group))
 
-    def watch_zones(self, zones: Informer[NodeResourceTopology]) -> None:
+    def watch_zones(self, zones: Informer[Zones]) -> None:
         """Put the NUMA zones that nodes publish into their records from now on."""
         if self._node_reader.watch_zones(zones):
             zones.add_handler(self._zones_changed)
@@ -398,9 +397,7 @@ class SchedulerCache:
         for uid in self._tables.tasks_on(node) if self._charges.has_begun else ():
             self._refresh_pod(uid)
 
-    def _zones_changed(
-        self, old: NodeResourceTopology | None, new: NodeResourceTopology | None
-    ) -> None:
+    def _zones_changed(self, old: Zones | None, new: Zones | None) -> None:
         for one in (old, new):
             node = self._informers.nodes.get(Key("", one.metadata.name)) if one else None
             if node is not None:
@@ -538,7 +535,9 @@ class SchedulerCache:
             said = self._profile.task_priority
             usual = (self._priorities.default or 0) if said is None else said
             terms = pod_terms(pod, usual, record.request)
-            record = msgspec.structs.replace(record, terms=terms)
+            asked = _unless_failed(request)
+            notes = {} if asked is None else card_notes(asked.metadata.annotations)
+            record = msgspec.structs.replace(record, terms=with_notes(terms, notes))
         if record.kind is TaskKind.WORK and record.gpu_shares and not _names_shares(request):
             record = self._with_backed_shares(record)
         started = pod.status.start_time

@@ -382,4 +382,5 @@ def _grant(bind: Bind, snapshot: ClusterSnapshot) -> _Grant:
 
 def _assumption(bind: Bind, is_withdrawn: bool = False) -> Assumption:
     devices = decided_devices(bind)
-    return Assumption(TaskStatus.BINDING, bind.node, bind.gpu_shares, devices, is_withdrawn)
+    notes = bind.pod_annotations
+    return Assumption(TaskStatus.BINDING, bind.node, bind.gpu_shares, devices, notes, is_withdrawn)

@@ -10,7 +10,7 @@ from muster.api.core import Pod
 from muster.api.devices import AllocationResult
 from muster.api.meta import Struct
 from muster.api.quantity import Quantity
-from muster.engine.plan import Bind
+from muster.engine.plan import POD_ANNOTATIONS, Bind
 from muster.model.charges import Charge, charge_notes
 from muster.model.gpu_request import portion_text
 from muster.model.records import GpuKind, GpuRequest
@@ -48,7 +48,10 @@ def bind_request(
             "name": pod.metadata.name,
             "namespace": pod.metadata.namespace,
             "labels": labels,
-            "annotations": charge_notes(charge, options.names) if charge is not None else {},
+            "annotations": {
+                **(charge_notes(charge, options.names) if charge is not None else {}),
+                **bind.pod_annotations,
+            },
             "ownerReferences": [owner],
         },
         "spec": spec,
@@ -76,7 +79,8 @@ def needs_no_preparation(pod: Pod, bind: Bind, gpu: GpuRequest) -> bool:
         one.persistent_volume_claim is not None or one.ephemeral is not None
         for one in pod.spec.volumes
     )
-    return not (gpu.is_shared or pod.spec.resource_claims or volumes or bind.details)
+    needs_binder = bind.details.keys() - {POD_ANNOTATIONS}
+    return not (gpu.is_shared or pod.spec.resource_claims or volumes or needs_binder)
 
 
 def resource_type(gpu: GpuRequest) -> str:
@@ -110,7 +114,7 @@ def refused_disruption_condition(message: str, now: str) -> dict[str, str]:
 
 def _details(details: Mapping[str, object]) -> dict[str, Any]:
     """What plugins add, in JSON's terms."""
-    return {key: _plain(value) for key, value in details.items()}
+    return {key: _plain(value) for key, value in details.items() if key != POD_ANNOTATIONS}
 
 
 def _plain(value: object) -> Any:

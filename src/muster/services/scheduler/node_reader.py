@@ -4,11 +4,21 @@ from collections.abc import Iterable
 
 from muster.api.core import Node
 from muster.api.devices import DeviceClass, ResourceSlice
-from muster.api.meta import Key
+from muster.api.meta import Key, replace
 from muster.api.noderesourcetopology import NodeResourceTopology
+from muster.api.numatopology import Numatopology
 from muster.client.informer import Index, Informer
 from muster.model.build import node_record
 from muster.model.records import NodeRecord
+
+Zones = NodeResourceTopology | Numatopology
+
+
+def without_images(node: Node) -> Node:
+    """The list of a node's images is most of it, and few policies weigh them."""
+    if not node.status.images:
+        return node
+    return replace(node, status=replace(node.status, images=()))
 
 
 class NodeReader:
@@ -20,7 +30,7 @@ class NodeReader:
         device_classes: Informer[DeviceClass] | None,
     ) -> None:
         self._device_classes = device_classes
-        self._zones: Informer[NodeResourceTopology] | None = None
+        self._zones: list[Informer[Zones]] = []
         self._slices_by_node: Index[ResourceSlice, str] | None = None
         if slices is not None:
             self._slices_by_node = slices.add_index(lambda one: (one.spec.node_name or "",))
@@ -32,7 +42,7 @@ class NodeReader:
             node,
             tuple(self._slices_on(name)),
             {} if classes is None else {c.metadata.name: c for c in classes.objects.values()},
-            None if self._zones is None else self._zones.get(Key("", name)),
+            next(filter(None, (zones.get(Key("", name)) for zones in self._zones)), None),
         )
 
     def has_slices(self, node: str) -> bool:
@@ -41,16 +51,16 @@ class NodeReader:
     @property
     def needs_containers(self) -> bool:
         """Whether it matters which container of a pod asks for what."""
-        read = (self._zones, self._device_classes)
+        read = (*self._zones, self._device_classes)
         return any(informer is not None and informer.objects for informer in read)
 
-    def watch_zones(self, zones: Informer[NodeResourceTopology]) -> bool:
+    def watch_zones(self, zones: Informer[Zones]) -> bool:
         """Put the NUMA zones that nodes publish into their records from now on; whether that is
-        new.
+        new. Of a node that has them of two kinds the first that was watched counts.
         """
-        if self._zones is not None:
+        if zones in self._zones:
             return False
-        self._zones = zones
+        self._zones.append(zones)
         return True
 
     def _slices_on(self, node: str) -> Iterable[ResourceSlice]:

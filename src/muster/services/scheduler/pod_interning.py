@@ -77,7 +77,8 @@ class _TemplateParts(NamedTuple):
 class PodInterner:
     """Makes small pods of large ones: `transform` for an informer of `RAW_POD`."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps_images: bool = False) -> None:
+        self._keeps_images = keeps_images
         self._interned_values: dict[Hashable, object] = {}
         self._decoded: dict[Hashable, object] = {}
         self.decoded_bytes = 0
@@ -175,6 +176,7 @@ class PodInterner:
         relevant = replace(
             container,
             resources=None,  # it cannot be looked up by
+            image=self._intern(container.image) if self._keeps_images else "",
             env=tuple([one for one in container.env if _is_relevant(one, _IRRELEVANT_VARIABLES)]),
             volume_mounts=tuple([one for one in container.volume_mounts if one.name in mounted]),
         )

@@ -15,7 +15,7 @@ from muster.client.errors import Conflict
 from muster.client.events import Recorder, reference_to
 from muster.engine.cycle import CycleResult
 from muster.engine.plan import Stamp
-from muster.model.public_reasons import Why, with_nearest
+from muster.model.public_reasons import Why
 from muster.model.reason_codes import Code
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.messages import (
@@ -154,7 +154,7 @@ class Reporter:
             group,
             pods,
             has_places,
-            unschedulable_message(self._with_nearest(why), self._options.pool_name),
+            unschedulable_message(why, self._options.pool_name),
         )
 
     def _report_waiting(self, waiting: _Waiting, is_due: bool = False) -> Telling:
@@ -171,12 +171,6 @@ class Reporter:
             marked = self._marks.mark(waiting.pods, waiting.message, is_due)
             told = marked if told is Telling.ALL else told
         return told
-
-    def _with_nearest(self, why: Why) -> Why:
-        """With what was perhaps meant, where a queue is not there."""
-        if why.dominant.code is not Code.QUEUE_DOES_NOT_EXIST:
-            return why
-        return with_nearest(why, self._cache.queue_names())
 
     def _report_unschedulable(self, waiting: _Waiting, is_due: bool) -> Telling:
         group, unschedulable, pool = waiting.group, waiting.message, self._options.pool_name

@@ -21,6 +21,7 @@ _OTHERS_OBJECTS = (
     kinds.KUBE_BATCH_POD_GROUP,
     kinds.KUBE_BATCH_QUEUE,
     kinds.RESOURCE_QUOTA,
+    kinds.NUMATOPOLOGY,
 )
 """What schedulers with another profile than KAI's read."""
 

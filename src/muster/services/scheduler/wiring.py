@@ -55,6 +55,7 @@ from muster.services.scheduler.journal import Journal, store_opener
 from muster.services.scheduler.loop import ActivePolicy, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.missing_groups import MissingGroups
+from muster.services.scheduler.node_reader import without_images
 from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.services.scheduler.pod_interning import RAW_POD, PodInterner
 from muster.services.scheduler.reporter import Reporter
@@ -66,6 +67,7 @@ from muster.services.scheduler.standby import keep_tables_ready
 from muster.services.scheduler.status_updater import StatusUpdater
 from muster.services.scheduler.usage_meters import UsageMeters, usage_page
 from muster.services.scheduler.write_turns import WriteTurns
+from muster.usage.cluster_copy import ClusterCopy
 from muster.usage.fetcher import Fetcher, UsageFetcher
 from muster.usage.sources import UsageSources
 from muster.usage.utilisation import Utilisation
@@ -238,7 +240,7 @@ def policy_of_file(
 
     def watched(kind: Kind[Any]) -> Informer[Any]:
         # Whatever a plugin names may not be installed (yet).
-        if kind == kinds.NODE_RESOURCE_TOPOLOGY:
+        if kind in (kinds.NODE_RESOURCE_TOPOLOGY, kinds.NUMATOPOLOGY):
             # They become part of node records.
             informer = supervisor.informer(kind, is_optional=True)
             cache.watch_zones(informer)
@@ -251,7 +253,8 @@ def policy_of_file(
         conf = parse_for(profile_of(config.options.profile), text, file)
         made = active_policy(conf, config.options)
         on_conf(conf)
-        return replace(made, informers=tuple(map(watched, made.policy.watches)))
+        wanted = sorted(made.policy.watches, key=lambda kind: kind.full_name)
+        return replace(made, informers=tuple(map(watched, wanted)))
 
     log = supervisor.log.child("scheduler")
     if config.conf_map is None:
@@ -270,7 +273,8 @@ def past_usage(
 ) -> UsageFetcher:
     """What keeps the cache told of past usage, as soon as it is configured."""
     names, clock = config.options.names, supervisor.clock
-    sources = UsageSources(config.environ, names.metrics_prefix, clock, config.offload)
+    kept = partial(ClusterCopy, supervisor.reader, names.namespace)
+    sources = UsageSources(config.environ, names.metrics_prefix, clock, config.offload, kept)
     fetcher = UsageFetcher(sources.source, clock, supervisor.log.child("usage"))
     meters = UsageMeters(supervisor.registry, fetcher, names.metrics_prefix)
 
@@ -353,7 +357,8 @@ def scheduler_informers(supervisor: Supervisor, options: Options) -> SchedulerIn
             None if options.evicts_by_deletion else supervisor.informer(kinds.POD_DISRUPTION_BUDGET)
         ),
     )
-    intern = PodInterner()
+    reads_images = profile is not None and profile.reads_images
+    intern = PodInterner(reads_images)
     reading = Reading.of(profile, options) if profile is not None else None
     transform = intern if reading is None else reading.naming_its_group(intern)
     pods = supervisor.informer(RAW_POD, transform=transform)
@@ -362,7 +367,7 @@ def scheduler_informers(supervisor: Supervisor, options: Options) -> SchedulerIn
         groups = with_stand_ins(supervisor, reading, groups, pods)
     return SchedulerInformers(
         pods=pods,
-        nodes=supervisor.informer(kinds.NODE),
+        nodes=supervisor.informer(kinds.NODE, transform=None if reads_images else without_images),
         queues=queues,
         pod_groups=groups,
         hyper_nodes=hyper_nodes,

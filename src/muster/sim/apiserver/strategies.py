@@ -93,6 +93,11 @@ def _volume(request: WriteRequest, obj: Object) -> None:
 
 
 def _job(request: WriteRequest, job: Object) -> None:
+    select_own_pods(job)
+
+
+def select_own_pods(job: Object) -> None:
+    """A new Job selects the pods that are labelled with its uid."""
     spec = job["spec"]
     if spec.get("manualSelector"):
         return

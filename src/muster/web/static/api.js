@@ -33,6 +33,11 @@ export async function ask(path, options) {
   return body;
 }
 
+/** Changes nothing but who we are to the server. @param {"login"|"logout"} what @param {object} shown */
+export const session = (what, shown = {}) => ask(what, { method: "POST", body: JSON.stringify(shown) });
+
+const AGAIN_MS = 5000;
+
 /** News of the cluster. Closed while nobody looks: a browser has six connections for all tabs. */
 export class Stream {
   /** @param {{delta: (told: any) => void, reset: () => void, state: (live: boolean) => void}} hears */
@@ -68,6 +73,12 @@ export class Stream {
       heard();
       this.hears.reset();
     });
-    source.onerror = () => this.hears.state(false);
+    source.onerror = () => {
+      this.hears.state(false);
+      // A browser tries again by itself, but not where it was refused: a proxy may have said so.
+      if (source.readyState !== EventSource.CLOSED || this.source !== source) return;
+      this.source = null;
+      window.setTimeout(() => this.open(!document.hidden), AGAIN_MS);
+    };
   }
 }

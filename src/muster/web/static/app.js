@@ -1,9 +1,10 @@
 // Frame, addresses and keys. A page is {title, load(where), view(data, where), heard?(data, told)}.
 
 import { html, render, nothing } from "./vendor/lit-html/lit-html.js";
-import { ask, Problem, Stream } from "./api.js";
+import { ask, Problem, session, Stream } from "./api.js";
 import { amount, clock } from "./format.js";
 import { know } from "./palette.js";
+import { byCode, form } from "./login.js";
 import overview from "./pages/overview.js";
 import queues from "./pages/queues.js";
 import jobs from "./pages/jobs.js";
@@ -79,7 +80,8 @@ async function load() {
     if (mine !== asked) return;
     if (!(problem instanceof Problem)) throw problem;
     // What was there stays; only a page without anything shows the problem in its place.
-    if (state.data === undefined || problem.told.code === "NotFound") state.problem = problem.told;
+    const isRefused = ["NotFound", "Unauthorized"].includes(problem.told.code);
+    if (state.data === undefined || isRefused) state.problem = problem.told;
     if (problem.told.code === "NotReady" || problem.told.code === "Unreachable") later();
   }
   draw();
@@ -120,6 +122,7 @@ const frame = () => html`
     </nav>
     <span class="grow"></span>
     <span class="live ${state.live ? "on" : "off"}">${freshness()}</span>
+    ${state.hidden?.session ? html`<button class="plain" @click=${leave}>Log out</button>` : nothing}
     <button class="plain" @click=${turnTheme} title="light or dark">◐</button>
     <button class="plain" @click=${() => toggleHelp()} title="keys">?</button>
   </header>
@@ -133,6 +136,7 @@ const frame = () => html`
 `;
 
 function content() {
+  if (state.problem?.code === "Unauthorized") return form(state.problem);
   if (state.problem) return trouble(state.problem);
   if (state.data === undefined)
     return html`<p class="loading">Loading ${state.page.title(state.where).toLowerCase()}…</p>`;
@@ -185,6 +189,8 @@ function toggleHelp(shown = !state.help) {
   draw();
 }
 
+const leave = () => session("logout").finally(() => location.reload());
+
 function turnTheme() {
   const root = document.documentElement;
   const isDark = getComputedStyle(root).colorScheme.startsWith("dark") || matchMedia("(prefers-color-scheme: dark)").matches;
@@ -224,26 +230,30 @@ const theme = localStorage.getItem("theme");
 if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 window.addEventListener("hashchange", go);
 window.addEventListener("keydown", pressed);
-new Stream({
-  delta: heard,
-  reset: load,
-  state: (live) => {
-    if (state.live && !live) state.lostAt = Date.now() / 1000;
-    const changed = state.live !== live;
-    state.live = live;
-    if (changed) {
-      draw();
-      if (live && state.lostAt) load();
-    }
-  },
-});
-ask("status").then((found) => {
-  state.status = found;
-  draw();
-}, () => {});
-ask("whoami").then((found) => {
-  state.hidden = found;
-  draw();
-}, () => {});
-ask("queues").then((found) => know(found.items.map((queue) => queue.name)), () => {});
-go();
+function start() {
+  new Stream({
+    delta: heard,
+    reset: load,
+    state: (live) => {
+      if (state.live && !live) state.lostAt = Date.now() / 1000;
+      const changed = state.live !== live;
+      state.live = live;
+      if (changed) {
+        draw();
+        if (live && state.lostAt) load();
+        if (!live) later(); // it may be that we have to log in again
+      }
+    },
+  });
+  ask("status").then((found) => {
+    state.status = found;
+    draw();
+  }, () => {});
+  ask("whoami").then((found) => {
+    state.hidden = found;
+    draw();
+  }, () => {});
+  ask("queues").then((found) => know(found.items.map((queue) => queue.name)), () => {});
+  go();
+}
+byCode().finally(start);

@@ -71,7 +71,7 @@ class WhyView(Shape, frozen=True, kw_only=True):
     place: Place | None
     changes: list[ChangeView]
     is_complete: bool
-    """Whether all changes there are were tried."""
+    """Whether all changes there are were tried, and the cycle had time for all its searches."""
     as_of: str
     generation: int
 
@@ -86,6 +86,10 @@ class PlanAnswer(Shape, frozen=True, kw_only=True):
     reasons: list[dict[str, Any]]
     changes: list[ChangeView]
     problems: list[str]
+    warnings: list[str]
+    """What is odd about it and would be let in."""
+    is_complete: bool
+    """Whether there was time for all searches; otherwise there is no token."""
     token: str
     good_until: str
     as_of: str
@@ -124,3 +128,5 @@ class Diff(Shape, frozen=True, kw_only=True):
     shares: dict[str, list[float]]
     """GPUs by queue: before, after; those that move by a unit or more."""
     below_quota: list[str]
+    is_complete: bool
+    """Whether there was time for all searches."""

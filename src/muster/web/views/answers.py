@@ -120,6 +120,8 @@ def plan_answer(found: Plan, situation: Situation, token: str) -> PlanAnswer:
         reasons=reasons,
         changes=[change_view(one, snapshot) for job in found.jobs for one in job.changes],
         problems=list(found.problems),
+        warnings=list(found.warnings),
+        is_complete=found.is_complete,
         token=token,
         good_until=rfc3339(situation.now_s + GOOD_S),
         as_of=rfc3339(situation.now_s),

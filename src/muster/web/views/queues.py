@@ -8,7 +8,7 @@ from muster.numerics.arrays import Floats
 from muster.numerics.axis import QUEUE_RESOURCES
 from muster.web.moment import Moment
 from muster.web.shapes import Amounts, JobCounts, MinRuntime, Queue, Standing
-from muster.web.views.jobs import states
+from muster.web.views.job_columns import job_columns
 
 _UNIT = {"cpu": 1000.0, "gpu": 1000.0}
 _EVEN = 1e-6
@@ -47,7 +47,7 @@ class _Jobs:
 def _jobs(moment: Moment) -> _Jobs:
     queues, jobs = moment.snapshot.queues, moment.snapshot.jobs
     counted = _Jobs(len(queues))
-    state = states(moment)
+    state = job_columns(moment).state
     for job in np.flatnonzero(jobs.live & (jobs.queue >= 0)).tolist():
         code = moment.code(job)
         for queue in queues.chain[jobs.queue[job]].tolist():

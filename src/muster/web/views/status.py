@@ -7,7 +7,7 @@ import numpy as np
 from muster.model.status import TaskStatus
 from muster.web.moment import Moment
 from muster.web.shapes import Cycle, Fits, Gpus, Owed, Queue, Status, Trouble, Waiting
-from muster.web.views.jobs import states
+from muster.web.views.job_columns import job_columns
 from muster.web.views.queues import queues
 
 _TROUBLES_MAX = 20
@@ -56,7 +56,7 @@ def _fits(moment: Moment) -> Fits:
 
 
 def _waiting(moment: Moment) -> Waiting:
-    state, live = states(moment), moment.snapshot.jobs.live
+    state, live = job_columns(moment).state, moment.snapshot.jobs.live
     counts = Counter(state[row] for row in np.flatnonzero(live).tolist())
     waits = [row for row in np.flatnonzero(live).tolist() if state[row] == "Waiting"]
     asked = moment.per_job(moment.in_status(*_PENDING), moment.task_gpus)

@@ -97,7 +97,7 @@ class World:
         shape, rows = self.snapshot.shape_of(task), np.arange(2)
         found = [bool(node) for node in self.answers.fits(shape, rows)]
         reasons = self.answers.filter_reasons(shape, rows).tolist()
-        assert reasons == [0 if fits else Reason.DEVICE_CLAIM for fits in found]
+        assert [reason == 0 for reason in reasons] == found
         return found
 
     def refusal(self) -> Reason | None:

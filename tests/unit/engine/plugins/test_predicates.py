@@ -498,7 +498,7 @@ def test_a_read_write_once_pod_volume_is_used_by_one_pod() -> None:
     )
     assert world.reasons("t") == [Reason.NONE, Reason.NONE]
     world.post("t", 0)
-    assert world.reasons("t") == [Reason.VOLUME, Reason.VOLUME]
+    assert world.reasons("t") == [Reason.VOLUME_IN_USE, Reason.VOLUME_IN_USE]
     world.post("t", 0, sign=-1)
     assert world.reasons("t") == [Reason.NONE, Reason.NONE]
 
@@ -532,7 +532,7 @@ def test_storage_capacity_used_in_this_cycle_is_not_given_twice() -> None:
         nodes, running("old", "a", pods[0]), pending("one", pods[1]), pending("two", pods[2]),
         pending("same", pods[0]), objects=objects,
     )  # fmt: skip
-    full, none = Reason.VOLUME, Reason.NONE
+    full, none = Reason.STORAGE_CAPACITY, Reason.NONE
     assert world.reasons("one") == [full, none, full]
     assert world.reasons("same") == [none, Reason.SHARED_VOLUME, Reason.SHARED_VOLUME]
     world.post("one", 1)

@@ -58,12 +58,14 @@ def test_a_filter_that_is_switched_off_keeps_nobody_from_a_node(
     [
         ("predicates", "predicate.DiskPressureEnable: false", "under pressure take nobody"),
         ("predicates", "predicate.VolumeZoneEnable: false", "part of VolumeBinding"),
-        ("nodeorder", "imagelocality.weight: 5", "images of nodes are not known"),
         ("capacity", "capacity.DRAConsumableCapacityEnable: true", "are counted"),
         ("usage", "usage.heaviness: 3", "known are"),
         ("rescheduling", "metricsPeriod: 5m", "known are interval, strategies"),
         ("task-topology", "weight: 3", "task-topology.weight"),
         ("numa-aware", "policy: x", "known are weight"),
+        ("deviceshare", "deviceshare.NodeLockEnable: true", "one write"),
+        ("deviceshare", "deviceshare.AscendHAMiVNPUEnable: true", "NPUs are not served"),
+        ("deviceshare", "deviceshare.KnownGeometriesCMName: x", "MIG mode"),
     ],
 )
 def test_an_argument_that_changes_nothing_is_said_to(plugin: str, arguments: str, why: str) -> None:
@@ -171,19 +173,6 @@ def test_a_victim_that_a_filter_would_not_need_is_not_taken() -> None:
     told.gang("low", "q", 0, on=["n1"]).gang("high", "q", 1, waiting=1, priority=5)
     conf = _conf("predicates").replace('"allocate"', '"preempt"').replace("gang", "priority")
     assert evicted(told.run(conf)) == ["low-0"]
-
-
-@pytest.mark.parametrize("resource", ["volcano.sh/vgpu-number", "volcano.sh/gpu-memory"])
-def test_a_pod_that_asks_for_volcano_s_parts_of_cards_is_told_what_to_write(resource: str) -> None:
-    """On its node Volcano's device plugin would fail it: nobody wrote its card on it."""
-    told = Batch().queue("q").node("n1", 4, has={resource: 8})
-    told.gang("shares", "q", 1, waiting=1, request={resource: 1})
-    told.gang("plain", "q", 1, waiting=1)
-    assert bound(told.run(_conf("predicates"))) == ["plain-0", "shares-0"]
-    result = told.run(_conf("deviceshare"))
-    assert bound(result) == ["plain-0"]
-    assert "gpu-memory" in str(result.explanation.sentences("ns/shares"))
-    assert "gpu-fraction" in _said(_conf("deviceshare", "deviceshare.VGPUEnable: true"))
 
 
 def test_the_weight_of_numa_aware_is_what_fewer_zones_count() -> None:

@@ -41,6 +41,14 @@ def test_a_minimum_beyond_the_pods_of_the_job_is_warned_of(
     assert told.endswith(f"at most {most}, so it can never start; write {most} or less")
 
 
+def test_a_minimum_in_the_template_of_the_pods_is_said_to_do_nothing() -> None:
+    template = {"metadata": {"annotations": {_KEY: "3"}}}
+    (told,) = validate_workload(Review("CREATE", job(None, template=template))).warnings
+    assert told.startswith(f"spec.template.metadata.annotations[{_KEY}]: does nothing on pods")
+    both = job("3", parallelism=3, template=template)
+    assert validate_workload(Review("CREATE", both)).warnings == ()
+
+
 @pytest.mark.parametrize(
     "thing",
     [

@@ -92,12 +92,6 @@ def test_what_cannot_be_is_said_with_its_field(args: Json, field: str) -> None:
     assert [problem.path for problem in wrong["v"]] == [field]
 
 
-def test_a_store_that_no_pod_shares_is_refused_with_what_to_write() -> None:
-    shard = shard_of("s", usageDBConfig={"clientType": "embedded"})
-    _, wrong = usable_shards([shard], settings_of())
-    assert [one.path for one in wrong["s"]] == ["spec.usageDBConfig.clientType"]
-
-
 def test_a_shard_with_another_fault_keeps_what_runs_for_it() -> None:
     broken = shard_of("v", args={"profile": "volcano"}, kValue=-1)
     leases, profiles = kept_for([broken], settings_of(), SERVED)

@@ -238,3 +238,122 @@ def test_a_karta_whose_components_are_no_tree_counts_as_none() -> None:
     world = _described([_flow(pools=1), pod("m", _FLOW, role="master")], karta)
     (group,) = world.outcome()["podgroups"]
     assert (group["name"], group["spec"]["minMember"]) == ("pg-flow-<uid:Flow/flow>", 1)
+
+
+def _older(*members: dict[str, Any], scales: bool = True) -> dict[str, Any]:
+    karta = _karta(scales)
+    groups = [{"name": f"g{at}", "members": [one]} for at, one in enumerate(members)]
+    gang = {"gangScheduling": {"podGroups": groups}}
+    karta["spec"]["optimizationInstructions"] = gang
+    return karta
+
+
+_OF_POOL = {"componentName": "pool", "groupByKeyPaths": [".metadata.labels.shard"]}
+
+
+def test_in_kartas_older_form_a_pod_is_grouped_by_its_own_member_and_keys() -> None:
+    karta = _older({"componentName": "flow"}, _OF_POOL)
+    pods = [pod("m", _FLOW, role="master"), pod("w", _FLOW, role="worker", shard="a")]
+    world = _described([_flow(pools=2, worker={"replicas": 3}), *pods], karta)
+    found = [(one["name"], one["spec"]["minMember"]) for one in world.outcome()["podgroups"]]
+    # The whole for who is of the root alone; of a pool what it has, by the pod's key.
+    assert found == [("pg-<uid:Flow/flow>", 7), ("pg-<uid:Flow/flow>-a", 6)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "minimum"),
+    [
+        ('.metadata.labels.shard == "a"', 6),
+        ('(.metadata.labels.shard != "a")', 7),
+        (".spec.containers[].image", 7),
+        ('.metadata.labels.nothing == "a"', 7),
+    ],
+)
+def test_in_kartas_older_form_the_first_member_whose_filters_let_the_pod_pass_counts(
+    condition: str, minimum: int
+) -> None:
+    karta = _older({"componentName": "flow"}, {"componentName": "pool", "filters": [condition]})
+    worker = pod("w", _FLOW, role="worker", shard="a")
+    world = _described([_flow(pools=2, worker={"replicas": 3}), worker], karta)
+    (group,) = world.outcome()["podgroups"]
+    assert group["spec"]["minMember"] == minimum
+
+
+@pytest.mark.parametrize(
+    ("members", "labels", "message"),
+    [
+        ([_OF_POOL], {"role": "other"}, "no component found for pod w"),
+        (
+            [{"componentName": "master"}],
+            {"role": "worker"},
+            "pod <ns>/w does not match any Karta pod group member definition",
+        ),
+        (
+            [_OF_POOL],
+            {"role": "worker"},
+            'group key path ".metadata.labels.shard" returned an invalid value',
+        ),
+        ([_OF_POOL], {"role": "worker", "shard": "A"}, "Karta grouping keys [A] produce invalid"),
+        (
+            [{"componentName": "pool", "filters": ["(.spec.priority // 0) > 0"]}],
+            {"role": "worker"},
+            "filter (.spec.priority // 0) > 0 is more than a chain of fields",
+        ),
+    ],
+)
+def test_in_kartas_older_form_a_pod_that_belongs_nowhere_is_told_why(
+    members: list[dict[str, Any]], labels: dict[str, str], message: str
+) -> None:
+    world = _described([_flow(pools=2), pod("w", _FLOW, **labels)], _older(*members))
+    assert world.outcome()["podgroups"] == []
+    (event,) = world.outcome()["events"]
+    assert event["message"].startswith(message)
+
+
+def test_in_kartas_older_form_each_instance_of_a_component_has_its_own_scale() -> None:
+    karta = _older({"componentName": "pool"}, {"componentName": "worker"})
+    worker = karta["spec"]["structureDefinition"]["childComponents"][2]
+    worker["instanceIdPath"] = ".spec.kinds[].name"
+    worker["scaleDefinition"] = {"replicasPath": ".spec.kinds[].replicas"}
+    selector = {"idPath": ".metadata.labels.kind"}
+    worker["podSelector"]["componentInstanceSelector"] = selector
+    kinds = [{"name": "a", "replicas": 2}, {"name": "b", "replicas": 5}]
+    of_b = pod("w", _FLOW, role="worker", kind="b")
+    (group,) = _described([_flow(kinds=kinds), of_b], karta).outcome()["podgroups"]
+    assert group["spec"]["minMember"] == 5
+    of_none = pod("w", _FLOW, role="worker", kind="c")
+    world = _described([_flow(kinds=kinds), of_none], karta)
+    (event,) = world.outcome()["events"]
+    assert event["message"] == 'could not match instance id "c". existing instance ids [a b]'
+
+
+def test_in_kartas_older_form_nobody_is_made_up_where_there_are_no_replicas() -> None:
+    world = _described([_flow(), pod("w", _FLOW, role="worker")], _older({"componentName": "pool"}))
+    (group,) = world.outcome()["podgroups"]
+    assert group["spec"]["minMember"] == 0
+
+
+def test_a_karta_that_lists_a_component_which_it_does_not_have_counts_as_none() -> None:
+    karta = _older({"componentName": "gone"})
+    world = _described([_flow(pools=1), pod("m", _FLOW, role="master")], karta)
+    (group,) = world.outcome()["podgroups"]
+    assert (group["name"], group["spec"]["minMember"]) == ("pg-flow-<uid:Flow/flow>", 1)
+
+
+@pytest.mark.parametrize(("policy", "minimum"), [("WaitForWorkersReady", 2), ("AtStartup", 3)])
+def test_a_minimum_that_counts_a_launcher_which_comes_last_does_not_wait_for_it(
+    policy: str, minimum: int
+) -> None:
+    job = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "mp"},
+        "spec": {
+            "launcherCreationPolicy": policy,
+            "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}},
+            "runPolicy": {"schedulingPolicy": {"minAvailable": 3}},
+        },
+    }
+    worker = pod("w", ("kubeflow.org/v2beta1", "MPIJob", "mp"))
+    (group,) = grouped([job, worker]).outcome()["podgroups"]
+    assert group["spec"]["minMember"] == minimum

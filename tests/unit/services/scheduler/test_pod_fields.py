@@ -132,7 +132,7 @@ def _interned(interner: PodInterner, spec: dict[str, Any]) -> Pod:
 
 @pytest.mark.parametrize("path", _CHANGES)
 def test_pods_that_differ_in_a_field_are_interned_as_different_pods(path: str) -> None:
-    interner = PodInterner()
+    interner = PodInterner(keeps_images=True)
     one, other = _interned(interner, _example(_SPEC)), _interned(interner, _CHANGES[path])
     assert one.spec != other.spec
     again = _interned(interner, _example(_SPEC))
@@ -141,7 +141,7 @@ def test_pods_that_differ_in_a_field_are_interned_as_different_pods(path: str) -
 
 @pytest.mark.parametrize("path", _CHANGES)
 def test_pods_that_differ_in_a_field_do_not_share_cached_requirements(path: str) -> None:
-    interner, cache = PodInterner(), RequirementsCache()
+    interner, cache = PodInterner(keeps_images=True), RequirementsCache()
     one, other = (
         _interned(interner, _plain_spec(spec)) for spec in (_example(_SPEC), _CHANGES[path])
     )

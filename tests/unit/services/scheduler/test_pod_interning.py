@@ -108,3 +108,10 @@ def test_interned_values_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) 
         kept = transform(pod(f"p{number}", labels={"own": f"value-{number}"}))
         assert kept.metadata.labels == {"own": f"value-{number}"}
         assert len(transform._interned_values) < 120, "those of one pod more at most"
+
+
+def test_images_are_held_only_where_a_policy_weighs_them() -> None:
+    plain = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "work:1"}]}}
+    for keeps_images, image in ((False, ""), (True, "work:1")):
+        kept = PodInterner(keeps_images)(decode(RawPod, json.dumps(plain)))
+        assert [one.image for one in kept.spec.containers] == [image]

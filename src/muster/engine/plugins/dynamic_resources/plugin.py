@@ -99,7 +99,8 @@ class _Claims(SessionPlugin):
         return fits & self._servable(shape, needs, rows)
 
     def filter_reasons(self, shape: Shape, rows: Rows) -> Ints:
-        return np.where(self.fits(shape, rows), 0, int(Reason.DEVICE_CLAIM))
+        lacks = np.where(self._exist(shape, rows), Reason.DEVICE_CLAIM, Reason.DEVICE_ABSENT)
+        return np.where(self.fits(shape, rows), 0, lacks)
 
     def pre_filter(self, shape: Shape, job: int) -> Refusal | None:
         """Claims that do not exist, are not the queue's, or have too many users."""
@@ -178,6 +179,20 @@ class _Claims(SessionPlugin):
         if not by_name:
             return plain
         return np.where(nodes[rows], self._book.servable([*needs, *by_name], rows), plain)
+
+    def _exist(self, shape: Shape, rows: Rows) -> Bools:
+        """Where there are such devices at all, whoever holds them: bool[len(rows)]. A claim that
+        has its devices says where it can be used; somebody may give it up.
+        """
+        exist = np.ones(len(rows), np.bool_)
+        keys = self._keys(shape)
+        for reference in shape.constraints.claims:
+            key = keys[reference.entry]
+            need = self._need(key)
+            has_devices = bool(reference.name) and self._book.usable(key) is not None
+            if need is not None and not has_devices:
+                exist &= self._book.exist(need, rows)
+        return exist
 
     def _needs_on(self, task: int, node: int) -> dict[str, ClaimNeed]:
         """What each claim of the task needs there, by key."""

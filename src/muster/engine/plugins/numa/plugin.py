@@ -15,12 +15,12 @@ from muster.api.kinds import NODE_RESOURCE_TOPOLOGY
 from muster.api.names import RESOURCE_NVIDIA_GPU
 from muster.api.quantity import Quantity, from_milli, from_value
 from muster.engine.config.reader import Reader
+from muster.engine.held_places import HeldPlaces
 from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plan import Bind
 from muster.engine.plugins.numa.needs import Needs, is_device
 from muster.engine.plugins.numa.zones import REFUSING, ZoneKind, zone_kinds
 from muster.model.ledger import Entries
-from muster.model.presence import Turn, moves
 from muster.model.reasons import Reason
 from muster.model.records import NodeRecord
 from muster.model.shapes import Shape
@@ -47,21 +47,21 @@ class Numa:
         self._known: tuple[Sequence[NodeRecord], ResourceAxis, list[ZoneKind]] | None = None
 
     def open(self, view: View) -> SessionPlugin:
-        kinds = self._kinds(view.snapshot.nodes.records, view.snapshot.axis)
+        kinds = self.kinds(view)
         if not kinds:
             return SessionPlugin()
-        fresh = [kind.copied() for kind in kinds]
-        return _Zones(view, fresh, self._ignored, self._reconstructs, self._weight)
+        return Zones(view, kinds, self._ignored, self._reconstructs, self._weight)
 
-    def _kinds(self, records: Sequence[NodeRecord], axis: ResourceAxis) -> list[ZoneKind]:
-        """Zones before anybody holds them, which follow from the nodes: kept while these are."""
+    def kinds(self, view: View) -> list[ZoneKind]:
+        """Zones before anybody holds them. They follow from the nodes: kept while these are."""
+        records, axis = view.snapshot.nodes.records, view.snapshot.axis
         if self._known is None or self._known[0] is not records or self._known[1] != axis:
             kinds = zone_kinds(records, axis, uses_reported=not self._reconstructs)
             self._known = (records, axis, kinds)
-        return self._known[2]
+        return [kind.copied() for kind in self._known[2]]
 
 
-class _Zones(SessionPlugin):
+class Zones(SessionPlugin):
     def __init__(
         self,
         view: View,
@@ -80,9 +80,7 @@ class _Zones(SessionPlugin):
         )
         self._kind_of = {row: kind for kind in kinds for row in kind.rows.tolist()}
         self._needs: dict[tuple[int, ZoneKind], Needs] = {}
-        self._places: dict[int, tuple[int, Ints]] = {}
-        self._left: dict[tuple[int, int], list[Ints | None]] = {}
-        """What evicted tasks held on a node, each time; None where nobody knew."""
+        self._held: HeldPlaces[Ints] = HeldPlaces(self)
         self._ledger = view.ledger
         self._enter_running(view, charges=reconstructs)
 
@@ -114,26 +112,14 @@ class _Zones(SessionPlugin):
         return np.where(feasible, self._weight * _SCORE / span, 0.0)
 
     def on_ledger_change(self, entries: Entries) -> None:
-        for task, node, turn in moves(entries):
-            if node not in self._kind_of:
-                continue
-            if turn is Turn.COMES:
-                self._take(task, node, self._aligned(task, node))
-            elif turn is Turn.WITHDRAWN:
-                self._give_back(task)
-            elif turn is Turn.EVICTED:
-                self._left.setdefault((task, node), []).append(self._give_back(task))
-            elif turn is Turn.RESTORED:
-                self._take(task, node, self._left[task, node][-1])
-            else:
-                self._take(task, node, self._left[task, node].pop())
+        self._held.on_ledger_change(entries)
 
     def can_return(self, tasks: Rows) -> Bools:
         nodes = self._ledger.node[tasks].tolist()
         return np.fromiter(map(self._is_free, tasks.tolist(), nodes), np.bool_, len(tasks))
 
     def annotate(self, binds: Sequence[Bind]) -> Sequence[Mapping[str, object]]:
-        uids = {self._snapshot.tasks.records[task].uid: task for task in self._places}
+        uids = {self._snapshot.tasks.records[task].uid: task for task in self._held.by_task}
         return [self._details(uids.get(bind.task)) for bind in binds]
 
     def _enter_running(self, view: View, charges: bool) -> None:
@@ -146,12 +132,17 @@ class _Zones(SessionPlugin):
                 continue
             m = int(np.searchsorted(kind.rows, node))
             taken = kind.place(m, record.numa)
-            if taken is not None:
-                self._places[task] = (node, taken)
-                if charges:
-                    kind.available[m] -= taken
+            if charges:
+                self._held.take(task, node, taken)
+            elif taken is not None:
+                self._held.by_task[task] = (node, taken)
 
-    def _aligned(self, task: int, node: int) -> Ints | None:
+    # -- what tasks hold -------------------------------------------------------------------
+
+    def counts(self, node: int) -> bool:
+        return node in self._kind_of
+
+    def chosen(self, task: int, node: int) -> Ints | None:
         """Where the kubelet would put it now; None: it does not care."""
         shape, kind = self._snapshot.shape_of(task), self._kind_of[node]
         if self.dependence(shape) is Dependence.IRRELEVANT:
@@ -160,29 +151,17 @@ class _Zones(SessionPlugin):
         found: Ints = kind.align(self._needs_of(shape, kind), at).taken[0]
         return found
 
-    def _take(self, task: int, node: int, taken: Ints | None) -> None:
-        if taken is not None:
-            kind = self._kind_of[node]
-            self._places[task] = (node, taken)
-            kind.available[np.searchsorted(kind.rows, node)] -= taken
-
-    def _give_back(self, task: int) -> Ints | None:
-        """What it held, if anybody knew."""
-        place = self._places.pop(task, None)
-        if place is None:
-            return None
-        node, taken = place
+    def charge(self, node: int, place: Ints, sign: int) -> None:
         kind = self._kind_of[node]
-        kind.available[np.searchsorted(kind.rows, node)] += taken
-        return taken
+        kind.available[np.searchsorted(kind.rows, node)] -= sign * place
 
     def _is_free(self, task: int, node: int) -> bool:
         """Whether the zones that an evicted task held have room for it still."""
-        kind, left = self._kind_of.get(node), self._left.get((task, node))
-        if kind is None or not left or left[-1] is None:
+        kind, left = self._kind_of.get(node), self._held.last_left(task, node)
+        if kind is None or left is None:
             return True
         free = kind.available[np.searchsorted(kind.rows, node)]
-        return bool(((free >= left[-1]) | (left[-1] == 0)).all())
+        return bool(((free >= left) | (left == 0)).all())
 
     def _needs_of(self, shape: Shape, kind: ZoneKind) -> Needs:
         key = (shape.row, kind)
@@ -194,7 +173,7 @@ class _Zones(SessionPlugin):
     def _details(self, task: int | None) -> Mapping[str, object]:
         if task is None:
             return {}
-        node, taken = self._places[task]
+        node, taken = self._held.by_task[task]
         kind = self._kind_of[node]
         shares = kind.shares(int(np.searchsorted(kind.rows, node)), taken)
         zones = tuple(

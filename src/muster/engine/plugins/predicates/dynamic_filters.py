@@ -101,12 +101,14 @@ class DynamicFilters:
             if constraints.spread:
                 refuse(Reason.SPREAD, self._spreads.allowed(constraints)[rows])
         if exclusive := self._volumes.exclusive(constraints):
-            refuse(Reason.VOLUME, np.full(len(rows), self._is_unused(constraints, exclusive)))
+            is_unused = self._is_unused(constraints, exclusive)
+            refuse(Reason.VOLUME_IN_USE, np.full(len(rows), is_unused))
         if self._shared.concerns(constraints):
             refuse(Reason.SHARED_VOLUME, self._shared.allowed(constraints)[rows])
         if self._capacities.concerns(constraints):
             is_there = self._volumes.finds_free(constraints)[rows]
-            refuse(Reason.VOLUME, is_there | self._capacities.fits(constraints, rows))
+            has_capacity = self._capacities.fits(constraints, rows)
+            refuse(Reason.STORAGE_CAPACITY, is_there | has_capacity)
         if self._volumes.is_limited(constraints):
             refuse(Reason.VOLUME_LIMIT, self._volumes.has_slots(constraints, rows))
         return found

@@ -1,7 +1,7 @@
 """Checks whose answer stands for the whole cycle: a reason per node, once per shape.
 
 A node is counted under the first that speaks against it. What no change of the node's state mends
-comes first: kind of GPUs, GPU memory, selectors, worker labels, taints; then conditions, volumes.
+comes first: kind of GPUs, GPU memory, selectors, worker labels, volumes, taints; then conditions.
 """
 
 from collections.abc import Hashable, Iterator
@@ -67,12 +67,12 @@ class StaticFilters:
         if self._view.settings.restrict_node_scheduling:
             label = LABEL_GPU_WORKER if shape.needs_gpu else LABEL_CPU_WORKER
             yield Reason.WORKER_LABEL, index.label(label).rows_present()
+        if constraints.volume_claims:
+            yield Reason.VOLUME, self._volumes.reachable(constraints)
         # Closed nodes have taints that say so: that is one reason, not two.
         yield Reason.TAINT, index.tolerated(constraints.tolerations) | ~self._open | ~self._ready
         yield Reason.UNSCHEDULABLE_NODE, self._open
         yield Reason.NOT_READY_NODE, self._ready
-        if constraints.volume_claims:
-            yield Reason.VOLUME, self._volumes.reachable(constraints)
 
     def _right_gpus(self, shape: Shape) -> Bools:
         """MIG, shared and whole GPUs each want nodes of their kind and maker. Claims choose

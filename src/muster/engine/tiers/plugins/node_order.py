@@ -8,6 +8,7 @@ from muster.engine.config.reader import Reader
 from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plugins.pod_affinity import PodAffinity
 from muster.engine.plugins.predicates.dynamic_filters import DynamicFilters
+from muster.engine.tiers.plugins.image_locality import ImageTable
 from muster.engine.tiers.plugins.node_use import NodeUse
 from muster.engine.tiers.rules import ByFullness, TieredPlugin
 from muster.model.ledger import Entries
@@ -31,9 +32,7 @@ _WEIGHTS: Mapping[str, int] = {
 
 
 class NodeOrder:
-    """Volcano's and kube-batch's `nodeorder`. Images of nodes are not known: `imagelocality` says
-    nothing.
-    """
+    """Volcano's and kube-batch's `nodeorder`."""
 
     name = "nodeorder"
 
@@ -43,17 +42,18 @@ class NodeOrder:
             name: arguments.key(f"{name}.weight").integer(weight)
             for name, weight in _WEIGHTS.items()
         }
-
-        if not arguments.key("imagelocality.weight").is_absent:
-            arguments.key("imagelocality.weight").has_no_effect("images of nodes are not known")
+        self._images = ImageTable(())
 
     def open(self, view: View) -> SessionPlugin:
-        return _Scores(view, self.weights)
+        nodes = view.snapshot.nodes.records
+        if self._images.nodes is not nodes:
+            self._images = ImageTable(nodes)
+        return _Scores(view, self.weights, self._images)
 
 
 class _Scores(ByFullness):
-    def __init__(self, view: View, weights: Mapping[str, int]) -> None:
-        self._snapshot, self._weights = view.snapshot, weights
+    def __init__(self, view: View, weights: Mapping[str, int], images: ImageTable) -> None:
+        self._snapshot, self._weights, self._images = view.snapshot, weights, images
         self._ledger = view.ledger
         measures = (
             weights["leastrequested"],
@@ -98,6 +98,8 @@ class _Scores(ByFullness):
         if index.has_preferring_taints and weights["tainttoleration"]:
             unwelcome = index.unwelcome(constraints.tolerations)[rows].astype(np.float64)
             total += weights["tainttoleration"] * (_FULL - _scaled(unwelcome))
+        if constraints.images and weights["imagelocality"] and not self._images.is_empty:
+            total += weights["imagelocality"] * self._images.scores(constraints.images)[rows]
         if constraints.pod_affinity and self._wishes is not None and weights["podaffinity"]:
             found = self._wishes.score(shape, rows)
             total += weights["podaffinity"] * _scaled(found - found.min(initial=0.0))

@@ -21,7 +21,12 @@ _FILTERS: Mapping[str, tuple[Reason, ...]] = {
     ),
     "NodeVolumeLimits": (Reason.VOLUME_LIMIT,),
     "PodTopologySpread": (Reason.SPREAD,),
-    "VolumeBinding": (Reason.VOLUME, Reason.SHARED_VOLUME),
+    "VolumeBinding": (
+        Reason.VOLUME,
+        Reason.SHARED_VOLUME,
+        Reason.VOLUME_IN_USE,
+        Reason.STORAGE_CAPACITY,
+    ),
 }
 """What counts no longer where a filter is off."""
 

@@ -1,5 +1,6 @@
 """Karta: a description of an unknown kind that says where its components and their scale are."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,12 @@ from muster.services.podgrouper.groupers.group import (
     Object,
     SubGroup,
 )
-from muster.services.podgrouper.groupers.paths import is_path, value_at
+from muster.services.podgrouper.groupers.karta_tree import Components, lets_pass, single
 from muster.services.podgrouper.groupers.workload import Workload
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_END_OF_NAME = re.compile(rf"(?=.{{1,213}}$)([-a-z0-9]*[a-z0-9])?(\.{_LABEL})*")
+"""Of an object, behind the 40 letters of a uid and what stands before it."""
 
 
 def karta_of(workload: Workload) -> Object | None:
@@ -28,8 +33,10 @@ def karta_of(workload: Workload) -> Object | None:
         for karta in workload.reads.kartas(group, version, kind)
         if not karta["metadata"].get("deletionTimestamp")
         and _root_kind(karta) == (group, version, kind)
+        and (group or kind == "Pod")
         and _instructions(karta)
-        and _is_sound(karta)
+        and _components(karta).is_sound()
+        and _names_components(karta)
     ]
     return fitting[0] if len(fitting) == 1 else None
 
@@ -37,20 +44,20 @@ def karta_of(workload: Workload) -> Object | None:
 def group_by_karta(workload: Workload, karta: Object) -> Group:
     """A leaf per listed component; without a list, a gang of the root's scale."""
     instructions = _instructions(karta)
-    group = base_group(workload, workload.top)
     described = instructions.get("podGroup")
-    if not described:
-        return _flat(workload, karta, group, instructions["podGroups"])
+    if described is None:
+        return _flat(workload, _components(karta), instructions["podGroups"])
+    group = base_group(workload, workload.top)
     name = f"pg-{fields.uid_of(workload.top)}-{described.get('name', '')}"
     group = replace(group, name=name)
     wanted = _topology(described.get("topology"))
     if wanted:
         group = replace(group, topology=wanted)
-    listed = described.get("subGroups") or []
+    listed, components = described.get("subGroups") or [], _components(karta)
     if not listed:
-        return replace(group, min_member=_scale(workload.top, karta, _root_name(karta)))
+        return replace(group, min_member=components.scale(workload.top, components.root))
     leaves = tuple(_leaf(workload, karta, part) for part in listed)
-    names = (leaf.name for leaf in leaves if _is_of(workload.pod, karta, leaf.name))
+    names = (leaf.name for leaf in leaves if components.is_of(workload.pod, leaf.name))
     return replace(
         group,
         min_member=None,
@@ -61,10 +68,10 @@ def group_by_karta(workload: Workload, karta: Object) -> Group:
 
 
 def _leaf(workload: Workload, karta: Object, part: Mapping[str, Any]) -> SubGroup:
-    name = str(part.get("componentName") or "")
-    if not any(one.get("name") == name for one in _components(karta)):
+    name, components = str(part.get("componentName") or ""), _components(karta)
+    if name not in components.by_name:
         raise GroupingError(f"component {name} not found", _karta_fix(karta))
-    scale = _scale(workload.top, karta, name)
+    scale = components.scale(workload.top, name)
     if scale <= 0:
         raise GroupingError(
             f"component {name} must expose a replica scale definition",
@@ -79,20 +86,60 @@ def _karta_fix(karta: Object) -> str:
 
 
 def _flat(
-    workload: Workload, karta: Object, group: Group, described: Sequence[Mapping[str, Any]]
+    workload: Workload, components: Components, described: Sequence[Mapping[str, Any]]
 ) -> Group:
-    """The older form: one group, sized by its first component that this pod matches."""
-    for entry in described:
-        names = [part["componentName"] for part in entry.get("members") or []]
-        if not names or any(_is_of(workload.pod, karta, name) for name in names):
-            minimum = sum(_scale(workload.top, karta, name) for name in names) or 1
-            return replace(group, name=f"pg-{fields.uid_of(workload.top)}", min_member=minimum)
-    return group
+    """The older form: groups without parts, each sized by the member that the pod is of."""
+    owner, pod = workload.top, workload.pod
+    leaf = components.leaf_of(pod, fields.name_of(pod))
+    member = _member_of(pod, components.path_to_root(leaf), described)
+    name = str(member["componentName"])
+    instance = components.instance_of(owner, pod, name) if name == leaf else None
+    keys = [
+        key
+        for path in member.get("groupByKeyPaths") or ()
+        for key in single(pod, path, f'group key path "{path}"')
+    ]
+    group_name = "-".join([f"pg-{fields.uid_of(owner)}", *keys])
+    if keys and not _END_OF_NAME.fullmatch("-".join(keys)):
+        raise GroupingError(
+            f"Karta grouping keys [{' '.join(keys)}] produce invalid Kubernetes PodGroup name "
+            f'"{group_name}"'
+        )
+    return replace(
+        base_group(workload, owner),
+        name=group_name,
+        min_member=components.scale(owner, name, instance),
+    )
+
+
+def _member_of(
+    pod: Object, path: Sequence[str], described: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """The first member that lets the pod pass: of its own component, or else of one above it."""
+    for component in path:
+        for entry in described:
+            for member in entry.get("members") or ():
+                if member.get("componentName") == component and all(
+                    lets_pass(pod, condition) for condition in member.get("filters") or ()
+                ):
+                    found: Mapping[str, Any] = member
+                    return found
+    raise GroupingError(
+        f"pod {fields.key_of(pod)} does not match any Karta pod group member definition"
+    )
 
 
 def _instructions(karta: Object) -> Mapping[str, Any]:
     found = fields.mapping(karta, "spec", "optimizationInstructions", "gangScheduling") or {}
-    return found if found.get("podGroup") or found.get("podGroups") else {}
+    return found if found.get("podGroup") is not None or found.get("podGroups") else {}
+
+
+def _names_components(karta: Object) -> bool:
+    """Whether all that the older form lists is there: the original passes over any other."""
+    known = _components(karta).by_name
+    groups = _instructions(karta).get("podGroups") or ()
+    members = (member for group in groups for member in group.get("members") or ())
+    return all(member.get("componentName") in known for member in members)
 
 
 def _root_kind(karta: Object) -> tuple[str, str, str]:
@@ -100,72 +147,11 @@ def _root_kind(karta: Object) -> tuple[str, str, str]:
     return str(kind.get("group", "")), str(kind.get("version", "")), str(kind.get("kind", ""))
 
 
-def _is_sound(karta: Object) -> bool:
-    """Whether its components are a tree below the root: the original passes over any other."""
-    root, *children = _components(karta)
-    names = [str(one.get("name") or "") for one in (root, *children)]
-    reached = [one.get("name") for one in _subtree(karta, names[0])]
-    is_tree = all(names) and len(set(names)) == len(names) == len(reached)
-    return is_tree and not root.get("ownerRef") and root.get("statusDefinition") is not None
-
-
-def _root_name(karta: Object) -> str:
-    return str(_components(karta)[0].get("name", ""))
-
-
-def _components(karta: Object) -> list[Mapping[str, Any]]:
-    """Root first."""
+def _components(karta: Object) -> Components:
     structure = fields.mapping(karta, "spec", "structureDefinition") or {}
-    return [structure.get("rootComponent") or {}, *(structure.get("childComponents") or [])]
-
-
-def _scale(owner: Object, karta: Object, component: str) -> int:
-    """The pods of a component and of those below it: what both say is multiplied, and who says
-    nothing leaves it to the other. Where no component of a Karta has a scale, its leaves count.
-    """
-    listed = _components(karta)
-    if not any(one.get("scaleDefinition") for one in listed):
-        return sum(_has_pods(one) for one in _subtree(karta, component))
-    this = next(one for one in listed if one.get("name") == component)
-    own = _own_scale(owner, this.get("scaleDefinition") or {})
-    below = [str(one.get("name")) for one in listed if one.get("ownerRef") == component]
-    total = sum(_scale(owner, karta, name) for name in below)
-    return own * total if own and total else own or total
-
-
-def _own_scale(owner: Object, definition: Mapping[str, Any]) -> int:
-    for key in ("minReplicasPath", "replicasPath"):
-        value = _at(owner, definition[key]) if definition.get(key) else None
-        if isinstance(value, int) and value > 0:
-            return value
-    return 0
-
-
-def _has_pods(component: Mapping[str, Any]) -> bool:
-    paths = ("podTemplateSpecPath", "podSpecPath", "fragmentedPodSpecDefinition")
-    return any((component.get("specDefinition") or {}).get(path) for path in paths)
-
-
-def _subtree(karta: Object, root: str) -> list[Mapping[str, Any]]:
-    """A component and all below it; a description may go in a circle."""
-    listed, names = _components(karta), [root]
-    for name in names:
-        below = (str(one.get("name")) for one in listed if one.get("ownerRef") == name)
-        names += [one for one in below if one not in names]
-    return [one for one in listed if one.get("name") in names]
-
-
-def _is_of(pod: Object, karta: Object, component: str) -> bool:
-    """Whether the pod is of the component, or of one below it."""
-    return any(_is_selected(pod, one) for one in _subtree(karta, component))
-
-
-def _is_selected(pod: Object, component: Mapping[str, Any]) -> bool:
-    selector = (component.get("podSelector") or {}).get("componentTypeSelector") or {}
-    if not selector.get("keyPath"):
-        return False
-    value = _at(pod, selector["keyPath"])
-    return value is not None and ("value" not in selector or value == selector["value"])
+    return Components(
+        [structure.get("rootComponent") or {}, *(structure.get("childComponents") or [])]
+    )
 
 
 def _topology(wanted: Mapping[str, str] | None) -> GroupTopology | None:
@@ -181,10 +167,3 @@ def _topology(wanted: Mapping[str, str] | None) -> GroupTopology | None:
     if not (found.required or found.preferred):
         raise GroupingError("topology constraint must include preferred or required topology level")
     return found
-
-
-def _at(thing: Any, path: str) -> Any:
-    """The value at a JQ path, None when there is none."""
-    if not is_path(path):
-        raise GroupingError(f"path {path} is more than a chain of fields")
-    return value_at(thing, path)

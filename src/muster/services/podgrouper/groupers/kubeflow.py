@@ -26,15 +26,16 @@ def group_jax_job(workload: Workload) -> Group:
 
 
 def group_mpi_job(workload: Workload) -> Group:
-    """As the others; a launcher that is created last does not hold up its workers."""
+    """As the others; a launcher that is created last does not hold up its workers, also where the
+    job says its minimum: it counts the launcher.
+    """
     job = workload.top
     replicas = replica_counts(job, "mpiReplicaSpecs", ("Launcher", "Worker"))
     declared = declared_minimum(job)
-    if declared is not None:
-        return replace(base_group(workload, job), min_member=declared)
+    minimum = sum(replicas.values()) if declared is None else declared
     waits = fields.text(job, "spec", "launcherCreationPolicy") == "WaitForWorkersReady"
     absent = replicas["Launcher"] if waits and not _has_launcher(workload) else 0
-    return replace(base_group(workload, job), min_member=sum(replicas.values()) - absent)
+    return replace(base_group(workload, job), min_member=minimum - absent)
 
 
 def group_notebook(workload: Workload) -> Group:
