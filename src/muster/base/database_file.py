@@ -1,8 +1,12 @@
 """A SQLite file that one process writes: opened, changed all or nothing, kept within a size.
 
-What goes first where it grows too large is known to whoever keeps something in it.
+What goes first where it grows too large is known to whoever keeps something in it. A second process
+that would write it is refused, until the first has ended: each adds to what it wrote before.
 """
 
+import errno
+import fcntl
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,12 +14,18 @@ from pathlib import Path
 from typing import Final
 
 _FACTS: Final = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID"
+IN_MEMORY: Final = Path(":memory:")
+"""No file, and nobody else's."""
 _LOG_MAX_BYTES: Final = 16 * 2**20
 """What the write-ahead log beside the file is cut back to after it was longer."""
 
 
 class BadFile(Exception):
     """The file cannot be used; the text says why and what to do."""
+
+
+class FileInUse(BadFile):
+    """Another process writes it, or has not ended yet."""
 
 
 class DatabaseFile:
@@ -25,8 +35,23 @@ class DatabaseFile:
         self, path: Path, tables: Iterable[str], version: int, what: str, instead: str
     ) -> None:
         fix = f"move the file away, or name {instead}"
+        self._lock = -1
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(path)
+        except BlockingIOError:
+            said = f"{what} {path} is written by another process"
+            raise FileInUse(f"{said}: name {instead}") from None
+        except OSError as error:
+            raise BadFile(f"{what} {path} cannot be used ({error}): {fix}") from None
+        try:
+            self._open(path, tables, version, what, fix)
+        except BadFile:
+            self._unlock()
+            raise
+
+    def _open(self, path: Path, tables: Iterable[str], version: int, what: str, fix: str) -> None:
+        try:
             self._database = _connected(path)
             for statement in (_FACTS, *tables):
                 self._database.execute(statement)
@@ -40,6 +65,12 @@ class DatabaseFile:
 
     def close(self) -> None:
         self._database.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def execute(self, statement: str, values: Iterable[object] = ()) -> sqlite3.Cursor:
         return self._database.execute(statement, tuple(values))
@@ -76,6 +107,23 @@ class DatabaseFile:
             pass
         # As a script, which goes on until it is through: each step hands back one page only.
         self._database.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(PASSIVE)")
+
+
+def _locked(path: Path) -> int:
+    """Held until it is closed, or the process ends. Beside the file, which SQLite locks itself.
+
+    Raises BlockingIOError where another holds it; file systems without locks lock nobody out.
+    """
+    if path == IN_MEMORY:
+        return -1
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            os.close(lock)
+            raise BlockingIOError from None
+    return lock
 
 
 def _connected(path: Path) -> sqlite3.Connection:

@@ -253,7 +253,12 @@ def _status(code: int, body: bytes) -> Status:
 
 
 def is_away(error: Exception) -> bool:
-    """Whether the server is the trouble, and not what it was asked for."""
+    """Whether the server is the trouble, and not what it was asked for.
+
+    One that has just started answers, for a while, that all is too much for it.
+    """
+    if isinstance(error, Throttled):
+        return not error.is_by_budget
     return isinstance(error, Unreachable | Unavailable)
 
 

@@ -222,7 +222,8 @@ class Reflector(Generic[T]):
         wait_s = self._rand.jittered(_BACKOFF.delay_s(self._failures), 0.5)
         if is_away(error):
             wait_s = min(wait_s, AWAY_S_MAX)
-        wait_s = max(wait_s, asked_wait_s(error))
+        if asked_s := asked_wait_s(error):
+            wait_s = max(asked_s, min(wait_s, 2 * asked_s))  # It says when, so it is there.
         self._log.warning(
             "list or watch failed",
             kind=self.kind.full_name,

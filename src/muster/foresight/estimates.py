@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from muster.base.database_file import DatabaseFile
+from muster.base.database_file import IN_MEMORY, DatabaseFile
 from muster.foresight.calibration import Calibration, Judged, calibration_of, triple
 from muster.foresight.runtimes import PastRun
 from muster.foresight.when import Estimate
@@ -23,7 +23,6 @@ _EVERY_S: Final = 600.0
 _OPEN_S: Final = 7 * 86400.0
 _JUDGED_MAX: Final = 20_000
 _OPEN_MAX: Final = 50_000
-_IN_MEMORY: Final = Path(":memory:")
 _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS open (id INTEGER PRIMARY KEY, job TEXT, at_s REAL, body BLOB)",
     "CREATE TABLE IF NOT EXISTS judged (id INTEGER PRIMARY KEY, started_s REAL, body BLOB)",
@@ -39,7 +38,7 @@ class EstimateLog:
     def __init__(self, path: Path | None = None) -> None:
         """Raises `BadFile` where the file cannot be used."""
         self._database = DatabaseFile(
-            path or _IN_MEMORY, _SCHEMA, FORMAT, what="the record of estimates", instead="another"
+            path or IN_MEMORY, _SCHEMA, FORMAT, what="the record of estimates", instead="another"
         )
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import pytest
 from tests.support.history import THINGS, Fault, HistoryServer, Thing
@@ -410,6 +411,38 @@ def test_an_informer_hears_of_changes_seconds_after_a_long_outage() -> None:
         away = False
         await clock.sleep(9)
         assert [key.name for key in informer.objects] == ["a"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    virtually(run())
+
+
+def test_an_informer_takes_a_server_that_has_come_back_at_its_word() -> None:
+    """An API server that has just started refuses lists for a while: come again in a second."""
+
+    async def run() -> None:
+        server, clock, state = HistoryServer(), LoopClock(), "away"
+        asked_s: list[float] = []
+
+        async def handle(request: Request) -> Response:
+            if state == "away":
+                raise Unreachable("connection refused")
+            asked_s.append(clock.monotonic_s())
+            if state == "starting":
+                return refused(429, "TooManyRequests", retryAfterSeconds=1)
+            return await server.handle(request)
+
+        connection = Connection(InProcessTransport(handle), clock, Rand(3))
+        informer = Informer(Reader(connection), THINGS, log=Log("t", MemorySink()))
+        running = asyncio.create_task(informer.run())
+        server.write("a", 1)
+        await clock.sleep(600)
+        state = "starting"
+        await clock.sleep(60)
+        state = "back"
+        await clock.sleep(3)
+        assert [key.name for key in informer.objects] == ["a"]
+        assert max(later - sooner for sooner, later in pairwise(asked_s)) < 3.0
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

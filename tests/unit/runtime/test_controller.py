@@ -15,7 +15,7 @@ from muster.base.backoff import Backoff
 from muster.base.log import Level, Log, MemorySink
 from muster.base.rand import Rand
 from muster.client.connection import Connection
-from muster.client.errors import Conflict, Throttled, Unreachable
+from muster.client.errors import Conflict, Throttled, Unreachable, api_error
 from muster.client.informer import Informer
 from muster.client.read import Reader
 from muster.client.transport import InProcessTransport
@@ -96,12 +96,17 @@ def test_a_failing_key_is_retried_with_backoff_and_does_not_block_others() -> No
     virtually(run())
 
 
-def test_while_the_server_is_away_a_key_waits_seconds_however_often_it_failed() -> None:
+@pytest.mark.parametrize(
+    "trouble", [Unreachable("away"), api_error(429, {}, b"", "GET /api")], ids=["away", "starting"]
+)
+def test_while_the_server_is_away_a_key_waits_seconds_however_often_it_failed(
+    trouble: Exception,
+) -> None:
     """After an outage of ten minutes nobody waits another ten."""
 
     async def run() -> None:
         frame = Frame(Pace(backoff=Backoff(first_s=1.0, longest_s=1000.0)))
-        frame.scribe.failures["a"] = [Unreachable("away")] * 50
+        frame.scribe.failures["a"] = [trouble] * 50
         frame.controller.queue.add(Key("", "a"))
         await worked(frame, seconds=600)
         times = [at_s for _, at_s in frame.scribe.asked]

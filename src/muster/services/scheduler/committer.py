@@ -214,7 +214,10 @@ class Committer:
     async def _bind_pod(self, gang: _Gang, bind: Bind, grant: _Grant) -> Refused | None:
         """None when the request was made, else why it was not."""
         return await self._turns.until_unthrottled(
-            gang.plan, self._clock, lambda: self._try_to_bind(gang, bind, grant)
+            gang.plan,
+            gang.job.partition("/")[0],
+            self._clock,
+            lambda: self._try_to_bind(gang, bind, grant),
         )
 
     async def _try_to_bind(self, gang: _Gang, bind: Bind, grant: _Grant) -> Refused | None:

@@ -114,7 +114,9 @@ class Evictor:
                 return None
             return await self._evict(attempt)
 
-        refused = await self._turns.until_unthrottled(evictions.plan, self._clock, ask)
+        refused = await self._turns.until_unthrottled(
+            evictions.plan, pod.metadata.namespace, self._clock, ask
+        )
         if attempt.is_spared:
             self._spare(attempt)
         elif refused is None:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from muster.base.database_file import BadFile
+from muster.base.database_file import BadFile, FileInUse
 from muster.base.log import Log
 from muster.base.offload import Offload
 from muster.engine.cycle import CycleResult
@@ -75,6 +75,8 @@ class Journal:
                     if self._is_off:
                         continue
                     await self._offload(lambda cycle=cycle: self._write(cycle))  # type: ignore[misc]
+                except FileInUse as problem:
+                    self._lose(str(problem))  # The leader before us may be about to end.
                 except BadFile as problem:
                     self._is_off = True
                     self._log.error("no journal is kept", problem=str(problem))

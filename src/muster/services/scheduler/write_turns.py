@@ -2,16 +2,20 @@
 
 The writes of a large plan may take minutes at the rate that the API server grants. What a later
 plan decided does not wait behind all of them: of the plans that have writes left each gets one turn
-after the other. Who is asked by the server to wait does so without a turn (`until_unthrottled`).
+after the other. Who is asked by the server to wait does so without a turn (`until_unthrottled`). A
+write that takes long goes on without one too, and in its namespace the next waits for its end.
 """
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from muster.base.clock import Clock
 from muster.services.scheduler.refusals import Refused
+from muster.services.scheduler.slow_namespaces import LONG_S, SlowNamespaces
+
+Write = Callable[[], Coroutine[None, None, Refused | None]]
 
 _THROTTLED_S_MAX = 60.0
 """For how long, in all, a write waits for a server that has too much to do."""
@@ -24,6 +28,7 @@ class WriteTurns:
         self._free = at_once
         self._lines: OrderedDict[int, deque[asyncio.Future[None]]] = OrderedDict()
         """Who waits, by plan; the plan whose turn is next stands first."""
+        self._slow: SlowNamespaces[asyncio.Future[None]] = SlowNamespaces()
 
     @asynccontextmanager
     async def turn(self, plan: int) -> AsyncIterator[None]:
@@ -35,17 +40,44 @@ class WriteTurns:
             self._grant()
 
     async def until_unthrottled(
-        self, plan: int, clock: Clock, write: Callable[[], Awaitable[Refused | None]]
+        self, plan: int, namespace: str, clock: Clock, write: Write
     ) -> Refused | None:
         """Write in a turn of `plan`; again, in another, where the server asks to come later."""
         left_s = _THROTTLED_S_MAX
         while True:
-            async with self.turn(plan):
-                refused = await write()
+            refused = await self._written(plan, namespace, write)
             if refused is None or not 0 < refused.retry_after_s <= left_s:
                 return refused
             left_s -= refused.retry_after_s
             await clock.sleep(refused.retry_after_s)
+
+    async def _written(self, plan: int, namespace: str, write: Write) -> Refused | None:
+        """Write in a turn of `plan`, and go on without it where that takes long."""
+        while True:
+            freed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            async with AsyncExitStack() as until_long:
+                await until_long.enter_async_context(self.turn(plan))
+                if self._slow.begins(namespace, freed):
+                    return await self._begun(namespace, write, until_long)
+            await freed
+
+    async def _begun(
+        self, namespace: str, write: Write, until_long: AsyncExitStack
+    ) -> Refused | None:
+        writing = asyncio.get_running_loop().create_task(write())
+        was_long = False
+        try:
+            await asyncio.wait((writing,), timeout=LONG_S)
+            if not writing.done():
+                was_long = True
+                self._slow.lasts_long(namespace)
+                await until_long.aclose()
+            return await writing
+        finally:
+            writing.cancel()
+            for freed in self._slow.ended(namespace, was_long):
+                if not freed.done():
+                    freed.set_result(None)
 
     async def _wait(self, plan: int) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

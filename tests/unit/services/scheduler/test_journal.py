@@ -54,6 +54,29 @@ async def test_a_journal_that_cannot_be_opened_is_said_once_and_stops_nobody() -
     assert sink.messages().count("no journal is kept") == 1
 
 
+async def test_two_schedulers_with_one_file_do_not_write_into_each_others_cycles(
+    tmp_path: Path,
+) -> None:
+    """Of one host name, and one folder; the second goes on when the first has ended."""
+    first = store_opener(tmp_path, "host", Bounds())()
+    kept, sink = journal(store_opener(tmp_path, "host", Bounds()))
+    writing = asyncio.ensure_future(kept.run())
+    cycles = list(BusyCluster(3).cycles(5))
+    for cycle in cycles[:2]:
+        await kept.note(*cycle)
+    await kept.written()
+    assert sink.messages().count("cycle not kept") == 2
+    assert "is written by another process: name another folder" in str(sink.events)
+    first.close()
+    for cycle in cycles[2:]:
+        await kept.note(*cycle)
+    await kept.written()
+    writing.cancel()
+    await asyncio.wait((writing,))
+    again = list(compared(JournalReader(journal_path(tmp_path, "host")).cycles()))
+    assert [one.same for one in again] == [Same.SAME] * 3
+
+
 async def test_after_a_cycle_that_was_lost_the_rest_can_be_decided_again(tmp_path: Path) -> None:
     """The disk is full for a moment: what follows begins with a whole input."""
     failures = [False, False, True, False]

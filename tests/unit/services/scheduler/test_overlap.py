@@ -19,7 +19,7 @@ from tests.support.scheduler_world import (
     told,
 )
 from tests.support.scripted import Answer, refused
-from tests.support.virtual_time import virtually
+from tests.support.virtual_time import LoopClock, virtually
 
 from muster.base.log import Level
 from muster.base.timefmt import rfc3339
@@ -107,6 +107,56 @@ def test_plans_take_turns_at_writing() -> None:
         return order
 
     assert virtually(scenario()) == [1, 1, 2, 3, 1, 2, 1, 1]
+
+
+def test_writes_that_take_half_a_minute_in_one_namespace_keep_nobody_elses_turn() -> None:
+    async def scenario() -> tuple[list[float], int]:
+        turns, clock = WriteTurns(at_once=2), LoopClock()
+        began_s: list[float] = []
+        under_way = most = 0
+
+        async def slow() -> None:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(29.0)
+            under_way -= 1
+
+        async def quick() -> None:
+            began_s.append(clock.monotonic_s())
+
+        async with asyncio.TaskGroup() as work:
+            start_s = clock.monotonic_s()
+            for _ in range(6):
+                work.create_task(turns.until_unthrottled(1, "slow", clock, slow))
+            for plan in (2, 3, 4):
+                await asyncio.sleep(10.0)
+                work.create_task(turns.until_unthrottled(plan, "ns", clock, quick))
+        assert clock.monotonic_s() - start_s == 29.0 * 5, "one after the other, but for the first"
+        return [at_s - start_s for at_s in began_s], most
+
+    assert virtually(scenario()) == ([10.0, 20.0, 30.0], 2)
+
+
+def test_a_write_that_is_cancelled_is_not_made_and_leaves_no_trace() -> None:
+    async def scenario() -> None:
+        turns, ended = WriteTurns(at_once=1), []
+
+        async def slow() -> None:
+            await asyncio.sleep(29.0)
+            ended.append("slow")
+
+        writing = [
+            asyncio.create_task(turns.until_unthrottled(1, "ns", LoopClock(), slow))
+            for _ in range(3)
+        ]
+        await asyncio.sleep(10.0)
+        writing[0].cancel()
+        await asyncio.gather(writing[0], return_exceptions=True)
+        await asyncio.gather(*writing[1:])
+        assert ended == ["slow", "slow"]
+
+    virtually(scenario())
 
 
 def test_a_turn_of_somebody_who_was_cancelled_goes_to_the_next() -> None:
