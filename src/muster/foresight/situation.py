@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
-from muster.engine.config.conf import parse_conf
 from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.holds import Hold
 from muster.engine.memory import Memory
 from muster.engine.policy import Policy
+from muster.engine.profiles.known import KAI, parse_for, profile_of
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.foresight.aftermath import carried_out
@@ -40,12 +40,16 @@ class Rules:
         return self.actions[: names.index("allocate") + 1] if "allocate" in names else self.actions
 
 
-def rules_of(conf: str = "", file: str = "built-in default", **settings: object) -> Rules:
-    """The rules that the text of a configuration file describes; `settings` are those of
-    `EngineSettings`. A ConfigError names what is wrong.
+def rules_of(
+    conf: str = "", file: str = "built-in default", profile: str = KAI, **settings: object
+) -> Rules:
+    """The rules that the text of a configuration file describes to the profile of that name;
+    `settings` are those of `EngineSettings`. A ConfigError names what is wrong.
     """
-    parsed = parse_conf(conf, file)
-    return Rules(build_policy(parsed, EngineSettings(**settings)), build_actions(parsed))  # type: ignore[arg-type]
+    known = profile_of(profile)
+    parsed = parse_for(known, conf or (known.default_conf if known else ""), file)
+    made = EngineSettings(**settings)  # type: ignore[arg-type]
+    return Rules(build_policy(parsed, made, known), build_actions(parsed, known))
 
 
 @dataclass(frozen=True)
