@@ -43,12 +43,13 @@ class Rules:
 def rules_of(
     conf: str = "", file: str = "built-in default", profile: str = KAI, **settings: object
 ) -> Rules:
-    """The rules that the text of a configuration file describes to a profile; `settings` are those
-    of `EngineSettings`. A ConfigError names what is wrong.
+    """The rules that the text of a configuration file describes to the profile of that name;
+    `settings` are those of `EngineSettings`. A ConfigError names what is wrong.
     """
-    parsed, known = conf_of(profile, conf, file), profile_of(profile)
-    policy = build_policy(parsed, EngineSettings(**settings), known)  # type: ignore[arg-type]
-    return Rules(policy, build_actions(parsed, known))
+    known = profile_of(profile)
+    parsed = conf_of(profile, conf or (known.default_conf if known else ""), file)
+    made = EngineSettings(**settings)  # type: ignore[arg-type]
+    return Rules(build_policy(parsed, made, known), build_actions(parsed, known))
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ read as one, by time.
 
 import sqlite3
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from muster.api.codec import from_wire
 from muster.engine.holds import Hold
 from muster.foresight.journal.delta import decoded
 from muster.foresight.journal.events import Event
-from muster.foresight.journal.store import FORMAT, RecordedRules, decoded_event
+from muster.foresight.journal.store import FORMAT, Before, RecordedRules, decoded_event
 from muster.model.record_changes import Delta
 
 SUFFIX: Final = ".journal.db"
@@ -59,6 +59,7 @@ class RecordedCycle:
     is_cut_short: bool
     delta: Delta
     is_whole: bool
+    acted_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def journal_files(folder: Path) -> list[Path]:
@@ -155,6 +156,7 @@ def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
 
 def _cycle(row: tuple[Any, ...]) -> RecordedCycle:
     number, at_s, writer, generation, version, conf, settings, plan, holds, cut, body, whole = row
+    before = _before(holds)
     return RecordedCycle(
         number,
         at_s,
@@ -162,10 +164,18 @@ def _cycle(row: tuple[Any, ...]) -> RecordedCycle:
         generation,
         RecordedRules(version, conf, msgspec.json.decode(settings)),
         None if plan is None else msgspec.json.decode(plan),
-        ()
-        if holds is None
-        else msgspec.json.decode(holds, type=tuple[Hold, ...], dec_hook=from_wire),
+        before.holds,
         bool(cut),
         Delta() if body is None else decoded(zlib.decompress(body)),
         bool(whole),
+        before.acted_s,
     )
+
+
+def _before(holds: bytes | None) -> Before:
+    if holds is None:
+        return Before()
+    told: tuple[Hold, ...] | Before = msgspec.json.decode(
+        holds, type=tuple[Hold, ...] | Before, dec_hook=from_wire
+    )
+    return told if isinstance(told, Before) else Before(told)

@@ -82,6 +82,7 @@ class CycleRecorder:
                 self._seen.advance(cycle.snapshot.to_records()),
                 is_whole,
                 is_cut_short(result),
+                result.acted_s,
             )
         )
         self._since_whole = 0 if is_whole else self._since_whole + 1

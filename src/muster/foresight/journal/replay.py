@@ -77,8 +77,8 @@ def compared(
     memory = Memory()
     for cycle, situation in situations(cycles, rules):
         then = plain(NOTHING) if cycle.plan is None else cycle.plan
-        # What earlier cycles refused saves work; of what they decided only holds count.
-        memory = Memory(memory.no_op_actions, memory.refused, situation.holds)
+        # What earlier cycles refused saves work; of what they decided only this counts.
+        memory = Memory(memory.no_op_actions, memory.refused, situation.holds, cycle.acted_s)
         try:
             result = run_cycle(
                 situation.snapshot,

@@ -7,7 +7,7 @@ oldest go first; an input whose beginning is gone goes with it.
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,6 +65,15 @@ class Recorded:
     is_whole: bool
     is_cut_short: bool = False
     """Whether searches ended for want of time: then it may be decided otherwise when made again."""
+    acted_s: Mapping[str, float] = field(default_factory=dict)
+    """When plugins had acted before, by name."""
+
+
+class Before(msgspec.Struct, frozen=True):
+    """What earlier cycles told one, where that is more than holds."""
+
+    holds: tuple[Hold, ...] = ()
+    acted_s: Mapping[str, float] = {}
 
 
 class JournalStore:
@@ -91,7 +100,7 @@ class JournalStore:
                 self._rules(cycle.rules),
                 cycle.is_cut_short,
                 _json(cycle.plan) if cycle.plan != Plan() else None,
-                _json(cycle.holds) if cycle.holds else None,
+                _told(cycle),
             )
             if cycle.is_whole or cycle.delta != Delta():
                 body = _packed(cycle.delta)
@@ -215,6 +224,12 @@ class JournalStore:
 
 def decoded_event(body: bytes) -> Event:
     return msgspec.msgpack.decode(body, type=Event)
+
+
+def _told(cycle: Recorded) -> bytes | None:
+    if cycle.acted_s:
+        return _json(Before(cycle.holds, cycle.acted_s))
+    return _json(cycle.holds) if cycle.holds else None
 
 
 def _json(value: object) -> bytes:

@@ -42,8 +42,12 @@ class NodeReader:
             node,
             tuple(self._slices_on(name)),
             {} if classes is None else {c.metadata.name: c for c in classes.objects.values()},
-            next(filter(None, (zones.get(Key("", name)) for zones in self._zones)), None),
+            self._zones_of(name),
         )
+
+    def _zones_of(self, node: str) -> Zones | None:
+        found = (zones.get(Key("", node)) for zones in self._zones)
+        return next((one for one in found if one is not None), None)
 
     def has_slices(self, node: str) -> bool:
         return any(True for _ in self._slices_on(node))

@@ -229,7 +229,7 @@ def test_pods_with_claims_of_one_template_are_one_equivalence_class() -> None:
 def test_a_bind_names_the_devices_of_a_claim() -> None:
     world = World(objects(claim("c")), task("t", "c"))
     world.post(0, 1)
-    details = world.answers.annotate([Bind("t", "x/j", "b")])[0]
+    details = world.answers.annotate([Bind("t", "x/j", "b")])[0] or {}
     allocations = details["resourceClaimAllocations"]
     assert isinstance(allocations, tuple)
     first = allocations[0]
@@ -257,7 +257,7 @@ def test_an_extended_resource_of_a_device_class_is_allocated_as_a_claim() -> Non
     assert world.fits() == [True, True]
     world.post(0, 0)
     assert world.fits(1) == [False, True]
-    details = world.answers.annotate([Bind("t0", "x/j", "a")])[0]
+    details = world.answers.annotate([Bind("t0", "x/j", "a")])[0] or {}
     told = details["extendedResourceClaimAllocation"]
     assert isinstance(told, ExtendedResourceClaimAllocation)
     assert [m.container_name for m in told.container_mappings] == ["main"]
@@ -296,7 +296,8 @@ def test_an_extended_resource_is_mapped_by_the_name_that_the_pod_asked_for() -> 
     )
     world = World(around, wants, claimable="gpu")
     world.post(0, 0)
-    told = world.answers.annotate([Bind("t", "x/j", "a")])[0]["extendedResourceClaimAllocation"]
+    details = world.answers.annotate([Bind("t", "x/j", "a")])[0] or {}
+    told = details["extendedResourceClaimAllocation"]
     assert isinstance(told, ExtendedResourceClaimAllocation)
     (mapping,) = told.container_mappings
     assert (mapping.resource_name, mapping.request_name) == (

@@ -174,7 +174,7 @@ def test_running_pods_use_the_zones_that_are_recorded_for_them() -> None:
     world = World([node("a", "single-numa-node")], held, lost, pending)
     assert world.fits(2) == [True]
     world.post(2, 0)
-    details = world.answers.annotate([Bind("t", "", "a")])[0]
+    details = world.answers.annotate([Bind("t", "", "a")])[0] or {}
     zones = details["predictedNUMAZones"]
     assert isinstance(zones, tuple)
     assert isinstance(zones[0], NUMAZone)

@@ -9,7 +9,12 @@ from muster.api.profiles import ProfileName
 from muster.cli.replay import replay
 from muster.engine.memory import Memory
 from muster.engine.profiles.known import parse_for, profile_of
+from muster.foresight.journal.reader import SUFFIX, JournalReader
+from muster.foresight.journal.recorder import Cycle, CycleRecorder
+from muster.foresight.journal.replay import Same, compared
+from muster.foresight.journal.store import JournalStore, RecordedRules
 from muster.model.cluster_objects import PodUtilisation
+from muster.model.tables import snapshot_of
 from muster.services.scheduler.cycle_dump import (
     CycleDump,
     encode_dump,
@@ -31,12 +36,16 @@ tiers:
 """
 
 
+def _unbalanced() -> Batch:
+    told = Batch().queue("q").node("n1", 10).node("n2", 10).gang("old", "q", 1, on=["n1"] * 4)
+    return told.seen(utilisation={f"ns/old-{n}": PodUtilisation(cpu_cores=2) for n in range(4)})
+
+
 @pytest.mark.parametrize("acted_s", [{}, {"rescheduling": NOW_S - 10}])
 def test_what_a_plugin_did_before_is_part_of_the_record(
     acted_s: dict[str, float], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = Batch().queue("q").node("n1", 10).node("n2", 10).gang("old", "q", 1, on=["n1"] * 4)
-    told.seen(utilisation={f"ns/old-{n}": PodUtilisation(cpu_cores=2) for n in range(4)})
+    told = _unbalanced()
     assert parse_for(profile_of("volcano"), _CONF, "conf").actions == ("shuffle",)
     result = told.run(_CONF, memory=Memory(acted_s=acted_s))
     assert len(result.plan.evictions) == (0 if acted_s else 1)
@@ -52,3 +61,20 @@ def test_what_a_plugin_did_before_is_part_of_the_record(
     file.write_bytes(encode_dump(dump))
     replay(file)
     assert "the same plan as then" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("acted_s", [{}, {"rescheduling": NOW_S - 10}])
+def test_the_journal_keeps_what_a_plugin_did_before(
+    acted_s: dict[str, float], tmp_path: Path
+) -> None:
+    """Each is the first cycle that can be made again: nothing before it says what was done."""
+    told = _unbalanced()
+    result = told.run(_CONF, memory=Memory(acted_s=acted_s))
+    store = JournalStore(tmp_path / f"one{SUFFIX}", "one")
+    settings = recorded_settings(Options(profile=ProfileName.VOLCANO))
+    rules = RecordedRules("0.1.0", _CONF, settings)
+    CycleRecorder(store).record(Cycle(snapshot_of(told.records()), result, NOW_S, rules))
+    store.close()
+    (again,) = compared(JournalReader(tmp_path / f"one{SUFFIX}").cycles())
+    assert again.same is Same.SAME
+    assert len(again.now["evictions"]) == (0 if acted_s else 1)

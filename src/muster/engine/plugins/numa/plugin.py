@@ -7,11 +7,12 @@ binder.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from muster.api.bindrequest import NUMAZone
-from muster.api.kinds import NODE_RESOURCE_TOPOLOGY
+from muster.api.kinds import NODE_RESOURCE_TOPOLOGY, Kind
 from muster.api.names import RESOURCE_NVIDIA_GPU
 from muster.api.quantity import Quantity, from_milli, from_value
 from muster.engine.config.reader import Reader
@@ -36,7 +37,7 @@ class Numa:
     hold instead of believing what nodes report."""
 
     name = "numa"
-    watches = (NODE_RESOURCE_TOPOLOGY,)
+    watches: tuple[Kind[Any], ...] = (NODE_RESOURCE_TOPOLOGY,)
 
     def __init__(self, arguments: Reader, weight: float = 1.0) -> None:
         arguments.allow_only(("ignoreList", "reconstructAvailable"))
