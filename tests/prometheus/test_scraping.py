@@ -120,7 +120,7 @@ def test_usage_of_a_scraped_queue_controller_that_is_doubled_restarted_and_lost(
             async def failed_since() -> bool:
                 return fetcher.failures > failed_before
 
-            await lab.until(failed_since, 60)
+            await lab.until(failed_since)
             assert fetcher.newest is not None
             assert fetcher.newest.by_queue["a"]["gpu"] == pytest.approx(0.25)
             await ended((running,))
@@ -144,4 +144,4 @@ async def _until_samples(lab: Lab, source: PrometheusUsage, count: int) -> None:
             return False
         return lab.clock.now_s() - began_s > count
 
-    await lab.until(so, 60)
+    await lab.until(so)
