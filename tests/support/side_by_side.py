@@ -22,7 +22,9 @@ _PLANES: Final = {
     "control_plane": "plain",
     "controlled_plane": "plain",
 }
-"""Which control plane a test with this fixture shares; the others start one of their own."""
+"""Which control plane a test with this fixture shares."""
+_PROGRAMS: Final = "kube_folder"
+"""Who has this and none of those starts a control plane of his own."""
 _PROCESSES: Final = "test_service_processes.py"
 _LONG: Final = ("product", "plain", "image", "processes", "minors", "gangs")
 """Groups, the longest first."""
@@ -53,7 +55,9 @@ def group_of(item: pytest.Item) -> str | None:
         return "processes"
     if item.get_closest_marker("kube"):
         fixtures = getattr(item, "fixturenames", ())
-        if plane := next((_PLANES[name] for name in _PLANES if name in fixtures), None):
+        shared = next((_PLANES[name] for name in _PLANES if name in fixtures), None)
+        # Who has neither asks for the shared one while it runs.
+        if plane := shared or ("plain" if _PROGRAMS not in fixtures else None):
             return plane
     return item.nodeid.partition("::")[0] if _shares_a_fixture(item) else None
 

@@ -211,8 +211,7 @@ ANNOTATION_EVICTOR_GROUP: Final = "evictor-pod-group-name"
 ANNOTATION_EVICTOR_NAMESPACE: Final = "evictor-pod-group-namespace"
 """On eviction events: the namespace of that pod group."""
 ANNOTATION_EVICTOR_ACTION: Final = "evictor-action-type"
-"""On eviction events: `reclaim`, `preempt`, `consolidation`, `defragmentation`, or
-`stalegangeviction`."""
+"""On eviction events: the action, such as `reclaim`, `consolidation` or `stalegangeviction`."""
 
 # --- Resources --------------------------------------------------------------------------------
 
