@@ -347,7 +347,7 @@ def test_selectors_of_one_namespace_are_evaluated_for_half_a_second_of_a_cycle()
     assert SELECTING_MAX <= pool._spent["greedy"] < SELECTING_MAX * 1.2
     first = len(pool._selections)
     pool.begin()
-    assert not pool.has_postponed
+    assert not pool.postpones(few, "greedy")
     assert pool.postpones(many, "greedy")
     assert len(pool._selections) > first + 5, "it gets further in each cycle"
 
