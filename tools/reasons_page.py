@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "reference" / "reasons.md"
 SCENARIOS = ROOT / "tests" / "scenarios" / "reasons"
 
 ELSEWHERE: dict[Code, tuple[str, Refusal]] = {
-    Code.UNSUPPORTED: ("tests/unit/model/test_gpu_request.py", Refusal(Reason.LEGACY_MIG)),
+    Code.UNSUPPORTED: ("tests/unit/model/test_requests.py", Refusal(Reason.LEGACY_MIG)),
     Code.PLUGIN_FAILED: (
         "tests/unit/engine/test_plugin_guard.py",
         Refusal(Reason.PLUGIN_FAILED, subject="quota-of-ours (fits: KeyError: 'team')"),
