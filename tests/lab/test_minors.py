@@ -67,7 +67,7 @@ _TWO_NODES = (NodeGroup("gpu", count=2, gpus=Gpus(count=2)),)
 async def _without_claims(lab: Lab) -> None:
     """What a minor lacks is found out, shown, and done without."""
     await lab.pod("plain", gpus=1)
-    await lab.until_running("plain", 1, within_s=60)
+    await lab.until_running("plain", 1)
     for name in ("scheduler", "binder"):
         shown: Any = lab.cluster.supervisors[name].debug["informers"]()
         served = {one["kind"]: one["served"] for one in shown}
