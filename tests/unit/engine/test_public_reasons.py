@@ -77,8 +77,8 @@ run: [allocate]
         (
             "h100",
             Code.NO_MATCHING_NODE,
-            "None of 3 nodes can run it: 1 has taint by:NoSchedule, which it does not tolerate (and "
-            "nothing else against it), 2 do not have the claimed devices.",
+            "None of 3 nodes can run it: 1 has taint by:NoSchedule, which it does not tolerate "
+            "(and nothing else against it), 2 do not have the claimed devices.",
         ),
         (
             "b200",
