@@ -129,6 +129,10 @@ def task(uid: str, *names: str, **more: Any) -> TaskRecord:
 def test_a_claim_is_refused_when_missing_of_another_queue_or_full() -> None:
     assert World(objects(), task("t", "c")).refusal() is Reason.CLAIM_MISSING
     assert World(objects(claim("c")), task("t", "c")).refusal() is None
+    of_template = ClaimReference("gpu", template="one-gpu")
+    wanted = Constraints(claims=(of_template,), namespace="x")
+    unmade = TaskRecord("t", "t", "x/j", namespace="x", constraints=wanted)
+    assert World(objects(), unmade).refusal() is Reason.CLAIM_NOT_MADE
     foreign = World(objects(claim("c", queue="other")), task("t", "c"))
     assert foreign.refusal() is Reason.CLAIM_OF_OTHER_QUEUE
     assert World(objects(claim("c", users=255)), task("t", "c")).refusal() is None

@@ -123,6 +123,8 @@ class _Claims(SessionPlugin):
         for reference in references:
             key = keys.get(reference.entry, "")
             claim = self._around.device_claims.get(key)
+            if claim is None and not reference.name and reference.template:
+                return Refusal(Reason.CLAIM_NOT_MADE, subject=reference.template)
             if claim is None:
                 named = reference.name or reference.entry
                 return Refusal(Reason.CLAIM_MISSING, subject=named)
