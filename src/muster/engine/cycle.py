@@ -27,7 +27,12 @@ from muster.engine.plugin_guard import PluginFailure
 from muster.engine.policy import Policy
 from muster.engine.search.defragment import defragment
 from muster.engine.search.giving_back import give_back
-from muster.engine.search.plan_choice import is_no_worse
+from muster.engine.search.plan_choice import (
+    has_undone_its_gifts,
+    is_no_worse,
+    places_no_less,
+)
+from muster.engine.search.solver import CONSOLIDATION
 from muster.engine.search_time import ElapsedS, IsAwaited, no_time_passes, nobody_waits
 from muster.engine.session import Session
 from muster.model.snapshot import ClusterSnapshot
@@ -77,6 +82,11 @@ def run_cycle(
         other = _decided(by_order, actions, None)
         if not is_no_worse(snapshot, plan, other):
             session, plan = by_order, other
+    if has_undone_its_gifts(session) and not session.is_cut_short:
+        unmoved = Session(snapshot, policy, now_s, memory, elapsed_s, refines=session.refines)
+        other = _decided(unmoved, _without_moves(actions), None)
+        if not places_no_less(snapshot, plan, other):
+            session, plan = unmoved, other
     failures = tuple(session.policy.failures.found)
     # What a plugin that fails refuses now, it may grant next time.
     refused = session.refusal_cache.memory() if session.remembers and not failures else EMPTY
@@ -93,6 +103,15 @@ def run_cycle(
         shares,
         memory.acted_s,
     )
+
+
+def _without_moves(actions: Sequence[tuple[str, Action]]) -> list[tuple[str, Action]]:
+    """The actions, with consolidation doing nothing."""
+    return [(name, _nothing if name == CONSOLIDATION else action) for name, action in actions]
+
+
+def _nothing(_: Session) -> None:
+    pass
 
 
 def _decided(

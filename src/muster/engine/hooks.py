@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from muster.engine.config.reader import Reader
@@ -392,3 +393,10 @@ HOOKS: Mapping[str, Combine] = {
 def overrides(answers: SessionPlugin, hook: str) -> bool:
     """Whether these answers have something to say to the hook."""
     return getattr(type(answers), hook) is not getattr(SessionPlugin, hook)
+
+
+@cache
+def hooks_of(answers: type[SessionPlugin]) -> frozenset[str]:
+    """The hooks that answers of this class have something to say to."""
+    own = (hook for hook in HOOKS if getattr(answers, hook) is not getattr(SessionPlugin, hook))
+    return frozenset(own)
