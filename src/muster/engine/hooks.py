@@ -396,7 +396,7 @@ def overrides(answers: SessionPlugin, hook: str) -> bool:
 
 
 @cache
-def hooks_of(answers: type[SessionPlugin]) -> frozenset[str]:
+def hooks_of(answers: type) -> frozenset[str]:
     """The hooks that answers of this class have something to say to."""
     own = (hook for hook in HOOKS if getattr(answers, hook) is not getattr(SessionPlugin, hook))
     return frozenset(own)
