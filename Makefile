@@ -28,7 +28,7 @@ test: install check ## Run all tests, those against a real API server included
 	@tools/helm/build.sh || echo "no helm: the tests of the chart are listed as not run"
 	@tools/prometheus.sh || echo "no Prometheus: the tests that need one are listed as not run"
 	@tools/chromium.sh || echo "no Chromium: the tests that need one are listed as not run"
-	@$(PY) -m pytest -q -n auto --dist loadgroup
+	@$(PY) -m pytest -q -n auto --dist loadgroup --no-loadscope-reorder
 
 # SECONDS: for how long. ARGS: other tests, or options of pytest.
 explore: install ## Run tests/properties with random draws, again and again: SECONDS=600
@@ -38,10 +38,16 @@ explore: install ## Run tests/properties with random draws, again and again: SEC
 fuzz: install ## Feed drawn objects, conf files, reviews and events to every intake: INPUTS=100000
 	@$(PY) -m tools.fuzz.run $(or $(INPUTS),100000) $(ARGS)
 
+# Two at a time: types take as long as all the rest.
 check: install ## Format, lint, types, import contracts, spelling
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync check-types check-rest
+
+check-types:
+	@.venv/bin/mypy
+
+check-rest:
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
-	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-logo
 	@.venv/bin/codespell
 

@@ -162,7 +162,7 @@ async def test_a_job_tells_why_it_waits_what_would_help_and_what_happened(tmp_pa
     async with _served(tmp_path) as site, browsing() as page:
         await page.goto(site.address("job/default/seg"))
         await expect(page.locator(".verdict")).to_have_text("NoRoom")
-        await expect(page.get_by_text("What would start it")).to_be_visible(timeout=30_000)
+        await expect(page.get_by_text("What would start it")).to_be_visible()
         await page.goto(site.address("job/default/det"))
         await expect(page.locator(".story li.refused")).to_contain_text("NoRoom. No node has 8")
 

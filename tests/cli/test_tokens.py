@@ -1,6 +1,7 @@
 """Commands that ask a dashboard on another machine show it who they are."""
 
 import urllib.request
+import webbrowser
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from muster.cli import dashboard
 from muster.cli.main import app
 
 _SERVER = "https://muster.example"
@@ -49,7 +49,7 @@ def test_a_browser_gets_a_code_and_no_token(
 ) -> None:
     file, opened = tmp_path / "token", list[str]()
     file.write_text("word\n")
-    monkeypatch.setattr(dashboard.webbrowser, "open", opened.append)
+    monkeypatch.setattr(webbrowser, "open", opened.append)
     words = ["dashboard", "--server", _SERVER, "--token-file", str(file)]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert opened == [f"{_SERVER}/#code=once"]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from muster.base.clock import Clock, SystemClock
 from muster.base.log import Level
@@ -65,7 +64,7 @@ def test_a_kubeconfig_that_muster_did_not_write_is_refused_and_left_as_it_is(
     config = tmp_path / "config"
     config.write_text("apiVersion: v1\nkind: Config\nclusters: []\n")
     ended = _run("--nodes", "0", "--kubeconfig", str(config))
-    assert ended.returncode == 1
+    assert ended.exit_code == 1
     assert f"{config} exists and was not written by muster up" in ended.stderr
     assert "--kubeconfig" in ended.stderr
     assert config.read_text() == "apiVersion: v1\nkind: Config\nclusters: []\n"
@@ -77,7 +76,7 @@ def test_a_second_cluster_needs_another_name_and_both_are_listed_and_stopped(
     first = tmp_path / "first"
     with _up("--nodes", "0", "--kubeconfig", str(first)) as (process, _):
         ended = _run("--nodes", "0", "--kubeconfig", str(first))
-        assert ended.returncode == 1
+        assert ended.exit_code == 1
         assert f"a cluster named muster runs already, started in {Path.cwd()}" in ended.stderr
         assert "muster up --name muster-2" in ended.stderr
         assert _call(first, "GET", "/version")["major"] == "1"
@@ -184,7 +183,7 @@ def test_a_scheduler_configuration_that_cannot_be_used_is_named_with_its_key(
     conf.write_text("action: allocate\n")
     common = ("--nodes", "0", "--kubeconfig", str(tmp_path / "k"), "--services", "--no-ecosystem")
     ended = _run(*common, "--scheduler-conf", str(conf))
-    assert ended.returncode == 1
+    assert ended.exit_code == 1
     assert str(conf) in ended.stderr
     assert "action" in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -196,7 +195,7 @@ def test_a_port_in_use_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         ended = _run("--port", str(port), "--kubeconfig", str(tmp_path / "k"))
-    assert ended.returncode == 1
+    assert ended.exit_code == 1
     assert f"port {port} is taken" in ended.stderr
     assert "--port" in ended.stderr
 
@@ -205,7 +204,7 @@ def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
     common = ("--nodes", "0", "--data-dir", str(tmp_path / "d"))
     with _up(*common, "--kubeconfig", str(tmp_path / "k")):
         ended = _run(*common, "--kubeconfig", str(tmp_path / "other"), "--name", "another")
-    assert ended.returncode == 1
+    assert ended.exit_code == 1
     assert "is in use by another process" in ended.stderr
 
 
@@ -226,7 +225,7 @@ def test_a_bad_flag_is_an_error_that_names_the_flag(
     arguments: tuple[str, ...], words: str, tmp_path: Path
 ) -> None:
     ended = _run(*arguments, "--kubeconfig", str(tmp_path / "k"))
-    assert ended.returncode != 0
+    assert ended.exit_code != 0
     assert words in ended.stderr
     assert "Traceback" not in ended.stderr
 
@@ -236,7 +235,7 @@ def test_a_corrupt_data_directory_is_refused_with_advice(tmp_path: Path) -> None
     data.mkdir()
     (data / "state.db").write_bytes(b"this is no database, whatever it may have been before")
     ended = _run("--kubeconfig", str(tmp_path / "k"), "--data-dir", str(data))
-    assert ended.returncode == 1
+    assert ended.exit_code == 1
     assert "restore it from a backup" in ended.stderr
 
 
@@ -287,12 +286,11 @@ def _command(*arguments: str) -> list[str]:
     return [command, "up", "--stay", "--no-services", *arguments]
 
 
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(*arguments: str) -> Result:
+    """In this process: of one that is refused there is nothing to see but what it says."""
     # Wide enough that no message is broken into lines.
-    wide = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
-    return subprocess.run(
-        _command(*arguments), capture_output=True, text=True, timeout=60, check=False, env=wide
-    )
+    wide = {"COLUMNS": "200", "TERM": "dumb"}
+    return CliRunner().invoke(app, _command(*arguments)[1:], env=wide)
 
 
 @contextmanager

@@ -161,7 +161,7 @@ def test_a_watch_that_nobody_types_to_waits_as_long_as_it_should(
         waited.append(seconds)
         return [], [], []
 
-    monkeypatch.setattr(screen.select, "select", select)
+    monkeypatch.setattr("select.select", select)
     assert not screen.wait_or_quit(2.0)
     assert waited == [2.0]
 

@@ -1,5 +1,6 @@
 """Volcano's CRDs install on both servers, and both accept or refuse the same objects."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from muster.lab.control_plane import ControlPlane
 from muster.sim.apiserver.embedded import Embedded, EmbeddedSettings
 
 _TOKEN = "volcano"
+_WITHIN_S = 120.0
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "volcano-crds"
 _QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
@@ -88,9 +90,11 @@ async def test_both_servers_accept_or_refuse_the_same_volcano_objects(
             assert answers[0] == answers[1], name
             assert answers[0]["code"] in (201, 422, 400), name
     finally:
-        for file in sorted(_FOLDER.glob("*.yaml")):
-            name = yaml.safe_load(file.read_text())["metadata"]["name"]
+        names = [yaml.safe_load(one.read_text())["metadata"]["name"] for one in _FOLDER.glob("*")]
+        for name in names:
             await _call(real, "DELETE", f"{_DEFINITIONS}/{name}")
+        for name in names:
+            await _until(real, f"{_DEFINITIONS}/{name}", 404)
         await real.close()
 
 
@@ -110,11 +114,14 @@ async def _install(transport: Transport) -> None:
         assert code == 201, path.name
         spec = definition["spec"]
         where = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-        for _ in range(200):
-            code, _ = await _call(transport, "GET", where)
-            if code == 200:
-                break
-        assert code == 200, where
+        await _until(transport, where, 200)
+
+
+async def _until(transport: Transport, path: str, wanted: int) -> None:
+    async with asyncio.timeout(_WITHIN_S):
+        # Neither server has an event for it.
+        while (await _call(transport, "GET", path))[0] != wanted:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def _judged(transport: Transport, path: str, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,6 +97,7 @@ def _run(source: Path, program: str, is_compiled: bool) -> dict[str, Any]:
         "PYTHONPATH": str(source),
         "NUMBA_CACHE_DIR": str(source.parent / "numba"),
         "NUMBA_DISABLE_JIT": "0" if is_compiled else "1",
+        "NUMBA_OPT": "0",  # That it compiles is to be seen, not how well.
     }
     done = subprocess.run(
         [sys.executable, "-m", f"tests.support.extended.{program}"],

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 from cryptography.x509 import load_pem_x509_certificate
-from tests.support.kube import ROOT, StartControlPlane
+from tests.support.crds import install_crds
+from tests.support.kube import StartControlPlane
 
 from muster.base.clock import SystemClock
 from muster.lab.control_plane import ControlPlane, Setup
@@ -120,7 +121,7 @@ def test_no_request_is_refused_while_certificate_and_authority_are_replaced(
     start_control_plane: StartControlPlane, tmp_path: Path
 ) -> None:
     plane = start_control_plane(Setup())
-    plane.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "crds"))
+    install_crds(plane)
     old, new = (CertificateAuthority.new(name, _CLOCK.now_s()) for name in ("old", "new"))
     (port,) = free_ports(1)
     _write(tmp_path, old)

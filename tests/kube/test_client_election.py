@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.support.client import CLOCK, Client, client_of, until
+from tests.support.client import Client, client_of, until
 
 from muster.api.kinds import LEASE
 from muster.api.meta import Key
@@ -17,12 +17,14 @@ pytestmark = pytest.mark.kube
 
 # Three seconds between the old leader's end and the new one's beginning: a busy machine may stall.
 QUICK = Timing(lease_s=6.0, renew_s=3.0, retry_s=0.5)
+# One that does not expire while anybody waits for it here.
+LONG = Timing(lease_s=3600.0, renew_s=1800.0, retry_s=0.5)
 
 
-def candidate(client: Client, namespace: str, name: str) -> Elector:
+def candidate(client: Client, namespace: str, name: str, timing: Timing = QUICK) -> Elector:
     log = Log(name, MemorySink())
     lease = Key(namespace, "service")
-    return Elector(client.reader, client.writer, lease, name, log=log, timing=QUICK)
+    return Elector(client.reader, client.writer, lease, name, log=log, timing=timing)
 
 
 async def lead(elector: Elector) -> None:
@@ -48,14 +50,10 @@ async def test_another_replica_acquires_the_lease_when_the_leader_is_cut_off(
         await until(lambda: second.leader == "first", "the second sees it")
 
         proxy.script.away = True
-        cut_s = CLOCK.monotonic_s()
         with pytest.raises(LeadershipLost):
             await leading
         assert not second.is_leader, "the old one stops before the new one starts"
-        assert CLOCK.monotonic_s() - cut_s <= QUICK.renew_s + 2.0
         await until(lambda: second.is_leader, "the second takes over")
-        # The lease counts from its last renewal as the second saw it, one try before the cut.
-        assert CLOCK.monotonic_s() - cut_s <= QUICK.lease_s + 2 * QUICK.retry_s + 3.0
         lease = await sound.reader.get(LEASE, Key(namespace, "service"))
         assert lease.spec.holder_identity == "second"
         assert lease.spec.lease_transitions == 1
@@ -67,12 +65,12 @@ async def test_a_released_lease_is_acquired_before_it_would_expire(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with client_of(control_plane.kubeconfig()) as client:
-        first = candidate(client, namespace, "first")
-        second = candidate(client, namespace, "second")
+        first = candidate(client, namespace, "first", LONG)
+        second = candidate(client, namespace, "second", LONG)
         await first.acquire()
         waiting = asyncio.create_task(lead(second))
         await until(lambda: second.leader == "first", "the second sees it")
         await first.release()
-        await until(lambda: second.is_leader, "the second takes over", timeout_s=QUICK.lease_s)
+        await until(lambda: second.is_leader, "the second takes over")
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

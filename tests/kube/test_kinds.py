@@ -1,6 +1,5 @@
 """Every field that our structs name is where a real API server puts it."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 import yaml
 from tests.support.client import client_of
 from tests.support.code_names import ROOT
-from tests.support.crds import install_crds
+from tests.support.crds import install_crds, until_answered, until_served
 from tests.support.kube import new_namespace
 
 from muster.api import kinds
@@ -277,7 +276,6 @@ _OBJECTS: list[tuple[Kind[Any], Json]] = [
 # A server demands these of containers; nobody here reads them.
 _UNREAD = {"image", "mountPath"}
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_SERVED_WITHIN_S = 30.0
 _EVERY_KIND = [each for each in vars(kinds).values() if isinstance(each, Kind)]
 
 
@@ -331,24 +329,12 @@ def _kinds_of_other_schedulers(plane: ControlPlane) -> Iterator[None]:
         for crd in crds:
             made = plane.call("POST", _CRDS, crd)
             assert made.status == 201, made
-        for crd in crds:
-            spec = crd["spec"]
-            for version in spec["versions"]:
-                path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
-                _wait_for(plane, path, 200)
+        until_served(plane, crds)
         yield
     finally:
         for crd in crds:
             plane.call("DELETE", f"{_CRDS}/{crd['metadata']['name']}")
-        for crd in crds:
-            _wait_for(plane, f"{_CRDS}/{crd['metadata']['name']}", 404)
-
-
-def _wait_for(plane: ControlPlane, path: str, status: int) -> None:
-    deadline = time.monotonic() + _SERVED_WITHIN_S
-    while plane.call("GET", path).status != status:
-        assert time.monotonic() < deadline, f"{path} does not answer {status}"
-        time.sleep(0.05)
+        until_answered(plane, (f"{_CRDS}/{crd['metadata']['name']}" for crd in crds), 404)
 
 
 def _with_namespace(content: Any, namespace: str) -> Any:

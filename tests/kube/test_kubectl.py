@@ -29,6 +29,7 @@ kind: ConfigMap
 metadata: {name: conf}
 data: {a: b}
 """
+_PATIENCE = "--timeout=120s"
 _CRD = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -92,13 +93,13 @@ def test_apply_reports_created_unchanged_and_configured(kubectl: Kubectl) -> Non
     assert "deployment.apps/web created" in said
     assert "unchanged" in kubectl("apply", "-f", "-", given=three)
     assert "deployment.apps/web configured" in kubectl("apply", "-f", "-", given=two)
-    assert "successfully rolled out" in kubectl("rollout", "status", "deploy/web", "--timeout=30s")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deploy/web", _PATIENCE)
     assert kubectl("get", "deploy", "web", "-o", "jsonpath={.spec.replicas}") == "2"
 
 
 def test_get_prints_wide_columns_json_yaml_and_names(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", given=_WEB.replace("REPLICAS", "1"))
-    kubectl("wait", "--for=condition=Available", "deploy/web", "--timeout=30s")
+    kubectl("wait", "--for=condition=Available", "deploy/web", _PATIENCE)
     wide = kubectl("get", "pods", "-o", "wide")
     for column in ("NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "NOMINATED NODE"):
         assert column in wide
@@ -113,7 +114,7 @@ def test_get_prints_wide_columns_json_yaml_and_names(kubectl: Kubectl) -> None:
 
 def test_describe_prints_deployments_pods_and_nodes(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", given=_WEB.replace("REPLICAS", "1"))
-    kubectl("rollout", "status", "deploy/web", "--timeout=30s")
+    kubectl("rollout", "status", "deploy/web", _PATIENCE)
     told = kubectl("describe", "deploy", "web")
     assert "StrategyType:           RollingUpdate" in told
     assert "nginx:1.27" in kubectl("describe", "pods")
@@ -145,12 +146,12 @@ def test_objects_are_edited_by_patch_label_and_annotate(kubectl: Kubectl) -> Non
 def test_deployments_scale_roll_out_and_roll_back(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "web", "--image=nginx", "--replicas=1")
     kubectl("scale", "deploy/web", "--replicas=3")
-    kubectl("rollout", "status", "deploy/web", "--timeout=30s")
+    kubectl("rollout", "status", "deploy/web", _PATIENCE)
     assert kubectl("get", "deploy", "web", "-o", "jsonpath={.status.readyReplicas}") == "3"
     kubectl("set", "image", "deploy/web", "nginx=nginx:2")
-    kubectl("rollout", "status", "deploy/web", "--timeout=30s")
+    kubectl("rollout", "status", "deploy/web", _PATIENCE)
     kubectl("rollout", "undo", "deploy/web")
-    kubectl("rollout", "status", "deploy/web", "--timeout=30s")
+    kubectl("rollout", "status", "deploy/web", _PATIENCE)
     assert "nginx:2" not in kubectl("get", "deploy", "web", "-o", "wide")
 
 
@@ -218,7 +219,7 @@ def test_strict_validation_names_the_unknown_field(kubectl: Kubectl) -> None:
 
 def test_custom_resources_are_applied_listed_explained_and_validated(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", given=_CRD)
-    kubectl("wait", "--for=condition=Established", "crd/boats.example.com", "--timeout=10s")
+    kubectl("wait", "--for=condition=Established", "crd/boats.example.com", _PATIENCE)
     boat = "apiVersion: example.com/v1\nkind: Boat\nmetadata: {name: b}\nspec: {sails: 3}\n"
     assert "boat.example.com/b created" in kubectl("apply", "-f", "-", given=boat)
     shown = kubectl("get", "bt")
@@ -237,10 +238,10 @@ def test_custom_resources_are_applied_listed_explained_and_validated(kubectl: Ku
 
 def test_nodes_are_cordoned_and_drained(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3")
-    kubectl("rollout", "status", "deploy/web", "--timeout=30s")
+    kubectl("rollout", "status", "deploy/web", _PATIENCE)
     assert "cordoned" in kubectl("cordon", "node-1")
     assert "SchedulingDisabled" in kubectl("get", "node", "node-1")
-    said = kubectl("drain", "node-1", "--force", "--ignore-daemonsets", "--timeout=30s")
+    said = kubectl("drain", "node-1", "--force", "--ignore-daemonsets", _PATIENCE)
     assert "drained" in said
     kubectl("uncordon", "node-1")
     kubectl("taint", "node", "node-2", "k=v:NoSchedule")

@@ -10,6 +10,7 @@ from muster.lab.demo_past import DemoPast
 from muster.lab.install import Installation
 from muster.lab.virtual_loop import run_virtually
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
+from muster.usage.store import UsageStore
 
 _POD = plain_kind("", "v1", "Pod", "pods")
 _NODE = plain_kind("", "v1", "Node", "nodes", namespaced=False)
@@ -53,3 +54,12 @@ def test_every_expectation_of_the_demo_is_met(tmp_path: Path) -> None:
         "\n7. a consolidation",
         "\n8. a team that comes back",
     ]
+
+
+def test_the_past_counts_from_a_moment_at_which_its_store_is_being_written(tmp_path: Path) -> None:
+    past = DemoPast(tmp_path)
+    past.begin(counts=False)
+    writer = UsageStore(past.store)
+    past.begin(counts=True)
+    writer.close()
+    assert str(past.store) in past.conf.read_text()

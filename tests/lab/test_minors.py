@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.flows import FLOWS, Flow
+from tests.support.flows import OF_THE_SERVER, Flow
 from tests.support.kube import ROOT
 from tests.support.kube_lab import on_kube
 from tests.support.lab import Lab, Setting
@@ -23,8 +23,6 @@ from muster.sim.kubelet.nodes import Gpus, NodeGroup
 _OLDEST = ".".join(map(str, OLDEST_KUBERNETES))
 _ALL = ("1.33", "1.34", "1.35", "1.36")
 _CHOSEN = _ALL if os.environ.get("MUSTER_KUBE_MINORS") == "all" else (_OLDEST,)
-_TOLD = ("gang", "fraction", "volumes", "preemption", "devices")
-"""Of the flows those that ask something different of the API server each."""
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.xdist_group("minors")]
 
@@ -44,7 +42,7 @@ def _serves_claims(plane: ControlPlane) -> bool:
     return plane.call("GET", "/apis/resource.k8s.io/v1").status == 200
 
 
-@pytest.mark.parametrize("flow", [one for one in FLOWS if one.name in _TOLD], ids=str)
+@pytest.mark.parametrize("flow", OF_THE_SERVER, ids=str)
 def test_workloads_run_on_each_minor(plane: ControlPlane, flow: Flow) -> None:
     if flow.name == "devices" and not _serves_claims(plane):
         on_kube(plane, _without_claims, Setting(nodes=_TWO_NODES))
@@ -67,7 +65,7 @@ _TWO_NODES = (NodeGroup("gpu", count=2, gpus=Gpus(count=2)),)
 async def _without_claims(lab: Lab) -> None:
     """What a minor lacks is found out, shown, and done without."""
     await lab.pod("plain", gpus=1)
-    await lab.until_running("plain", 1, within_s=60)
+    await lab.until_running("plain", 1)
     for name in ("scheduler", "binder"):
         shown: Any = lab.cluster.supervisors[name].debug["informers"]()
         served = {one["kind"]: one["served"] for one in shown}

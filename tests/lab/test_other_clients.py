@@ -73,7 +73,7 @@ async def test_kr8s_works(running: Laptop) -> None:
         api=api,
     )
     await pod.create()
-    await pod.wait("condition=Ready", timeout=30)
+    await pod.wait("condition=Ready", timeout=120)
     pods = api.get("pods", namespace="default", field_selector="metadata.name=kr8s")
     found: list[Any] = [one async for one in pods]
     assert [one.name for one in found] == ["kr8s"]
@@ -114,12 +114,12 @@ def test_a_kopf_operator_works(running: Laptop, tmp_path: Path) -> None:
         assert annotations["tended"] == "true"
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
 
 
 async def _annotated(core: Any) -> dict[str, str]:
     """The annotations, once the operator has been there."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             found = await asyncio.to_thread(core.read_namespaced_config_map, "tended", "default")
             if "tended" in (found.metadata.annotations or {}):

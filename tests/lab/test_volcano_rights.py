@@ -76,7 +76,7 @@ async def _a_job_that_is_suspended_and_resumed(lab: Lab) -> None:
     spec = {"minAvailable": 2, "schedulerName": "volcano", "tasks": [task]}
     spec["plugins"] = {"svc": [], "ssh": [], "env": []}
     made = await lab.create(VOLCANO_JOB, {"metadata": {"name": "gang"}, "spec": spec})
-    await lab.until_running("gang", 2, within_s=60)
+    await lab.until_running("gang", 2)
     for action, pods in (("AbortJob", 0), ("ResumeJob", 2)):
         target = {
             "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -87,7 +87,7 @@ async def _a_job_that_is_suspended_and_resumed(lab: Lab) -> None:
         }
         body = {"metadata": {"name": action.lower()}, "action": action, "target": target}
         await lab.create(COMMAND, body)
-        await lab.until_running("gang", pods, within_s=60)
+        await lab.until_running("gang", pods)
     await lab.cluster.writer.delete(VOLCANO_JOB, Key("default", "gang"))
 
     async def gone() -> bool:
@@ -97,4 +97,4 @@ async def _a_job_that_is_suspended_and_resumed(lab: Lab) -> None:
             return not await lab.running("gang")
         return False
 
-    await lab.until(gone, 60)
+    await lab.until(gone)

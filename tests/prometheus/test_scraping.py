@@ -93,6 +93,7 @@ def test_usage_of_a_scraped_queue_controller_that_is_doubled_restarted_and_lost(
                     address,
                     window=UsageWindow(size_s=60.0),
                     fetch_interval_s=0.5,
+                    staleness_s=2.0,
                     resolution_s=1.0,
                 )
                 source = PrometheusUsage(prometheus_at(address, database, clock), database, "kai")
@@ -112,17 +113,18 @@ def test_usage_of_a_scraped_queue_controller_that_is_doubled_restarted_and_lost(
                 fetcher.configure(database)
                 running = asyncio.ensure_future(fetcher.run())
                 await fetcher.first()
+                assert fetcher.newest is not None
             # Prometheus is gone.
             with pytest.raises(NoUsage, match="cannot be asked"):
                 await source.read(clock.now_s())
             failed_before = fetcher.failures
 
             async def failed_since() -> bool:
-                return fetcher.failures > failed_before
+                return fetcher.failures > failed_before and fetcher.is_stale
 
-            await lab.until(failed_since, 60)
+            await lab.until(failed_since, why="it is stale, and known to be")
             assert fetcher.newest is not None
-            assert fetcher.newest.by_queue["a"]["gpu"] == pytest.approx(0.25)
+            assert fetcher.newest.by_queue["a"]["gpu"] == pytest.approx(0.25), "it counts on"
             await ended((running,))
 
     asyncio.run(story())
@@ -144,4 +146,4 @@ async def _until_samples(lab: Lab, source: PrometheusUsage, count: int) -> None:
             return False
         return lab.clock.now_s() - began_s > count
 
-    await lab.until(so, 60)
+    await lab.until(so)

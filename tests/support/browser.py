@@ -4,7 +4,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page, async_playwright, expect
 
 _FLAGS = (
     "--no-sandbox",
@@ -17,6 +17,7 @@ _FLAGS = (
 )
 DESKTOP = (1280, 800)
 PHONE = (390, 800)
+_PATIENCE_MS = 60_000
 
 
 def why_no_browser() -> str | None:
@@ -27,6 +28,7 @@ def why_no_browser() -> str | None:
 @asynccontextmanager
 async def browsing(size: tuple[int, int] = DESKTOP, scheme: str = "light") -> AsyncIterator[Page]:
     """A page of a new browser, in which no script has failed when it is left."""
+    expect.set_options(timeout=_PATIENCE_MS)
     async with async_playwright() as play:
         program = shutil.which("chromium")
         browser = await play.chromium.launch(executable_path=program, args=list(_FLAGS))
@@ -34,6 +36,7 @@ async def browsing(size: tuple[int, int] = DESKTOP, scheme: str = "light") -> As
             viewport={"width": size[0], "height": size[1]},
             color_scheme="dark" if scheme == "dark" else "light",
         )
+        page.set_default_timeout(_PATIENCE_MS)
         failed: list[str] = []
         page.on("pageerror", lambda error: failed.append(str(error)))
         try:

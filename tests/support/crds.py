@@ -1,7 +1,7 @@
 """Our CRDs on a control plane, and objects of theirs sent step by step."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ class Server(Protocol):
 
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_SERVED_WITHIN_S = 30.0
+_SERVED_WITHIN_S = 120.0
 _SERVER_MADE = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 
 
@@ -32,10 +32,30 @@ def install_crds(plane: Server) -> None:
         path = f"{_CRDS}/{crd['metadata']['name']}?fieldManager=muster&force=true"
         answer = plane.call("PATCH", path, crd, content_type="application/apply-patch+yaml")
         assert answer.status in (200, 201), answer
-    deadline = time.monotonic() + _SERVED_WITHIN_S
-    for kind in OURS:
-        while plane.call("GET", kind.path()).status != 200:
-            assert time.monotonic() < deadline, f"{kind.full_name} is not served"
+    until_answered(plane, (kind.path() for kind in OURS))
+
+
+def until_served(plane: Server, definitions: Iterable[Json]) -> None:
+    """Wait until the kinds of these CRDs are served, in every version of them.
+
+    That a CRD is established is not enough: whoever answers requests hears of it a moment later,
+    and says 404 till then.
+    """
+    paths = [
+        f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
+        for spec in (one["spec"] for one in definitions)
+        for version in spec["versions"]
+        if version["served"]
+    ]
+    until_answered(plane, paths)
+
+
+def until_answered(plane: Server, paths: Iterable[str], status: int = 200) -> None:
+    """Wait until a GET of each of these paths is answered so."""
+    deadline_s = time.monotonic() + _SERVED_WITHIN_S
+    for path in paths:
+        while (found := plane.call("GET", path).status) != status:
+            assert time.monotonic() < deadline_s, f"{path} answers {found}, not {status}"
             time.sleep(0.05)
 
 

@@ -377,6 +377,10 @@ FLOWS = (
     ),
     Flow("consolidation", _consolidate, _running(large=1, small=2), _holes_on_both_nodes),
 )
+_OWN_REQUESTS = ("gang", "direct", "fraction", "devices", "volumes", "preemption")
+OF_THE_SERVER = tuple(flow for flow in FLOWS if flow.name in _OWN_REQUESTS)
+"""Those that ask something of an API server that no other does: where time is real, they stand for
+the rest."""
 
 
 async def settle(lab: Lab, **running: int) -> None:

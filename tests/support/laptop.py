@@ -45,7 +45,7 @@ def laptop(folder: Path, nodes: int = 3) -> Iterator[Laptop]:
     )
     thread.start()
     try:
-        yield ready.result(timeout=60)
+        yield ready.result(timeout=200)
     finally:
         stop.set()
         thread.join(timeout=30)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from muster.lab.programs import Guard, ManagedProgram, free_ports
 
-_READY_WITHIN_S = 60.0
+_READY_WITHIN_S = 120.0
 
 
 def why_no_prometheus() -> str | None:

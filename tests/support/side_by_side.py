@@ -1,18 +1,37 @@
-"""How a run divides its tests among processes: those that share a control plane stay together.
+"""How a run divides its tests among processes: those that share what is slow to make stay together.
 
 A control plane takes seconds to start and a good part of a core while it runs, so each is started
-once and its tests run one after the other in one process. What is long comes first: otherwise the
-last process works alone at the end. Tests that judge real processes by the seconds stay together
-too, so that at least they do not disturb each other.
+once and its tests run one after the other in one process. So do those of a module that share a
+fixture: an installed wheel, a Prometheus, a cluster with a past. Tests that judge real processes by
+the seconds stay together too, so that at least they do not disturb each other. What is long comes
+first (`--no-loadscope-reorder`): otherwise the last process works alone at the end.
+
+Where time is real a test waits for most of it. So there is one process more than there are cores:
+of those that hold a control plane one or the other waits, as a rule, for the programs beside it.
 """
 
+import os
 from typing import Final
 
 import pytest
 
-_PLANES: Final = {"in_world": "product", "product_plane": "product", "gang_plane": "gangs"}
-"""Which control plane a test with this fixture uses; the others share the plain one."""
+_PLANES: Final = {
+    "in_world": "product",
+    "product_plane": "product",
+    "gang_plane": "gangs",
+    "control_plane": "plain",
+    "controlled_plane": "plain",
+}
+"""Which control plane a test with this fixture shares; the others start one of their own."""
 _PROCESSES: Final = "test_service_processes.py"
+_LONG: Final = ("product", "plain", "image", "processes", "minors", "gangs")
+"""Groups, the longest first."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """What `-n auto` means."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(trylast=True)
@@ -23,14 +42,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if group := group_of(item):
             item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    items.sort(key=turn)
 
 
 def group_of(item: pytest.Item) -> str | None:
     """What the test shares with others that must run in the same process; None: nothing."""
+    if item.get_closest_marker("xdist_group"):
+        return None  # It says so itself.
     if item.path.name == _PROCESSES:
         return "processes"
-    if item.get_closest_marker("kube") is None:
-        return None
-    fixtures = getattr(item, "fixturenames", ())
-    return next((plane for fixture, plane in _PLANES.items() if fixture in fixtures), "plain")
+    if item.get_closest_marker("kube"):
+        fixtures = getattr(item, "fixturenames", ())
+        if plane := next((_PLANES[name] for name in _PLANES if name in fixtures), None):
+            return plane
+    return item.nodeid.partition("::")[0] if _shares_a_fixture(item) else None
+
+
+def turn(item: pytest.Item) -> int:
+    """Long groups, then what takes seconds, then the rest: no long one is begun last."""
+    marked = item.get_closest_marker("xdist_group")
+    if marked and marked.args[0] in _LONG:
+        return _LONG.index(marked.args[0])
+    takes_long = any(map(item.get_closest_marker, ("kube", "slow", "prometheus", "browser")))
+    return len(_LONG) + (not takes_long)
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    """With the others of its module."""
+    known = getattr(item, "_fixtureinfo", None)
+    found = known.name2fixturedefs.values() if known is not None else ()
+    return any(one.scope == "module" for fixtures in found for one in fixtures)

@@ -36,11 +36,15 @@ class DemoPast:
         return self.folder / "scheduler.yaml"
 
     def begin(self, counts: bool) -> None:
-        """Write the scheduler's configuration; the past counts, or does not yet."""
+        """Write the scheduler's configuration; the past counts, or does not yet.
+
+        The queue controller may have the store open by then: it has one writer.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         usage = f"usageDBConfig: {{clientType: embedded, connectionString: {self.store}}}\n"
         self.conf.write_text(_DEFAULT + (usage if counts else ""))
-        UsageStore(self.store).close()  # so that there is something to read from the beginning
+        if not self.store.exists():  # so that there is something to read from the beginning
+            UsageStore(self.store).close()
 
     def write_week(self, now_s: float, gpus: float) -> None:
         """Queue `BUSY` held half of the cluster until now; nothing where there is a past already.

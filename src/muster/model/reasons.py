@@ -6,7 +6,7 @@ them (`NodeCount`); a job that was not placed has a `Refusal`. People and progra
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, unique
 
 import msgspec
 
@@ -14,6 +14,7 @@ GPU_MEMORY = "MiB of GPU memory"
 """The resource of evidence about requests for memory of a GPU."""
 
 
+@unique
 class Reason(IntEnum):
     """Everything that can keep a task or job waiting. 0 is reserved for "nothing does"."""
 

@@ -46,7 +46,10 @@ class Door:
     def takes(self, manifest: Object) -> None:
         """What was written."""
         name = f"{manifest['kind']} {manifest['metadata']['name']}"
-        self.problems += [f"{name}: {text}" for text in dry_run.objections_to(dict(manifest))]
+        objections = [f"{name}: {text}" for text in dry_run.objections_to(dict(manifest))]
+        self.problems += objections
+        if objections:  # No webhook is asked about what the API server cannot read.
+            return
         namespace = manifest["metadata"]["namespace"]
         self._say(name, validate_workload(Review("CREATE", manifest, None, namespace)))
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from muster.numerics.arrays import Floats
 from muster.web.shapes import Queue
 from muster.web.usage import POINTS_MAX, Series
 
@@ -23,7 +23,7 @@ _FIRST_STEP_S: Final = 5.0
 class _Look:
     at_s: float
     row: dict[str, int]
-    amounts: Floats
+    amounts: npt.NDArray[np.float32]
     """[Q, KINDS]; NaN: nobody knows."""
 
     def of(self, name: str, column: int) -> float | None:

@@ -100,7 +100,7 @@ def _without_words(item: dict[Any, Any]) -> dict[Any, Any]:
 def _meant(said: Any) -> Any:
     if isinstance(said, list):
         return [_meant(one) for one in said]
-    meaning = _MEANINGS.get(said.get("code")) if isinstance(said, dict) else None
+    meaning = _MEANINGS.get(said.get("code", "")) if isinstance(said, dict) else None
     if meaning is None:
         return said
     words = {"message": meaning.cause, "because": meaning.cause, "subject": ""}

@@ -248,7 +248,7 @@ def _visible_devices_problem(
             "plugin. The only values that are allowed are 'void' or 'none'",
             fix,
         )
-    elif variable.get("valueFrom"):
+    elif not value and variable.get("valueFrom"):
         yield AdmissionProblem(
             path,
             f"{about} a valueFrom reference. This is forbidden due to possible conflicts with "

@@ -140,10 +140,9 @@ def _child_warnings(queue: Queue, parent: Queue, queues: Queues) -> Iterator[str
                 f"child queue {word} quota ({_shown(key, ours)}) exceeds parent queue "
                 f"{parent_name} {word} quota ({_shown(key, theirs)})"
             )
-    for key, word in _RESOURCES:
         if key != "cpu" and not siblings:
-            continue  # An only child's excess was said above; of CPU, both are customary.
-        total, theirs = _total(key, [queue, *siblings]), _quota(parent, key)
+            continue  # An only child's excess is said above; of CPU, both are customary.
+        total = _total(key, [queue, *siblings])
         if _exceeds(total, theirs):
             yield (
                 f"total children {word} quota ({_shown(key, total)}) exceeds parent queue "

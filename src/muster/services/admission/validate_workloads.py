@@ -39,6 +39,11 @@ def _warnings(thing: Object) -> Iterator[str]:
             f'{where}: "{str(said)[:40]}" is no whole number, and no pod will be scheduled; write '
             'the pods that must start together, such as "2"'
         )
+    elif thing.get("kind") == "JobSet" and minimum < 1:
+        yield (
+            f"{where}: {minimum} replicated jobs are none, and no pod will be scheduled; write how "
+            "many of them must start together, at least 1"
+        )
     elif thing.get("kind") == "Job" and minimum > _most_pods(thing):
         most = _most_pods(thing)
         yield (

@@ -4,13 +4,16 @@ Written as a pure walk: `owner_chain` asks for one object at a time and is resum
 the same rules serve the reconciler (which fetches) and the tests (which look up).
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from muster.api.bounds import OWNERS_MAX
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.group import GroupingError, Object
 from muster.services.podgrouper.groupers.workload import ObjectRef
+
+_OWNERS_SHOWN = 5
+_REFERENCE_FIELDS = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 
 
 class OwnerMissing(GroupingError):
@@ -71,7 +74,9 @@ def owner_chain(pod: Object) -> Generator[ObjectRef, Object | OwnerForbidden | N
         references = found["metadata"].get("ownerReferences") or []
         if len(references) > 1:
             raise GroupingError(
-                f"found {ref.kind} {ref.name} in namespace {namespace} with multiple owners"
+                f"found {ref.kind} <{ref.name} in namespace {namespace}> with multiple owners: "
+                + _owners_text(references),
+                "remove the references that are not of its controller",
             )
     return chain
 
@@ -91,4 +96,20 @@ def _missing_text(ref: ObjectRef, uid: str, found: Object | None) -> str:
         plural = ref.kind.lower() + ("es" if ref.kind.endswith("s") else "s")
         kind = f"{plural}.{group}" if group else plural
         return f'{about}: {kind} "{ref.name}" not found'
-    return f"{about}: the object of that name has another uid, {fields.uid_of(found)}"
+    return (
+        f"{about}: Owner resource with uid {uid} not found: the object of that name has another "
+        f"uid, {fields.uid_of(found)}"
+    )
+
+
+def _owners_text(references: Sequence[Object]) -> str:
+    """As Go prints them, but for its pointers."""
+    shown = (
+        " ".join(_go_text(one.get(key)) for key in _REFERENCE_FIELDS)
+        for one in references[:_OWNERS_SHOWN]
+    )
+    return f"[{' '.join(f'{{{one}}}' for one in shown)}]"
+
+
+def _go_text(value: object) -> str:
+    return "<nil>" if value is None else str(value)

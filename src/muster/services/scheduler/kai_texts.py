@@ -4,9 +4,11 @@ Our own sentence follows KAI's. Where KAI has none, ours stands alone.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from muster.api import names
+from muster.api.podgroup import PodGroup, TopologyConstraint
 from muster.base.timefmt import rfc3339
 from muster.model.public_reasons import PublicReason
 from muster.model.reason_codes import Code
@@ -23,6 +25,16 @@ _REASONS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Who waits, by the names that KAI's sentences hold."""
+
+    pool: str = "default"
+    group: PodGroup | None = None
+    pod: str = ""
+    """The first that waits, as namespace/name."""
+
+
 def kai_reason(reason: PublicReason) -> str:
     """KAI's word for it."""
     if reason.refusal is None:
@@ -30,7 +42,7 @@ def kai_reason(reason: PublicReason) -> str:
     return _REASONS.get(reason.refusal.reason, names.REASON_POD_SCHEDULING_ERRORS)
 
 
-def kai_sentence(reason: PublicReason, pool: str = "default") -> str:
+def kai_sentence(reason: PublicReason, who: Waiter) -> str:
     """KAI's sentence; "" where it has none that ours does not begin with."""
     refusal = reason.refusal
     if refusal is None:
@@ -58,9 +70,11 @@ def kai_sentence(reason: PublicReason, pool: str = "default") -> str:
         case Reason.VOLUME_CLAIM_UNUSABLE:
             return "pod has unbound immediate PersistentVolumeClaims."
         case Reason.TOO_LARGE if refusal.evidence:
-            return _too_large(refusal, pool)
+            return _too_large(refusal, who.pool)
         case Reason.NO_NODE if reason.code is not Code.BEHIND_OTHERS:
-            return _no_node(refusal)
+            return _no_node(refusal, who)
+        case Reason.TOPOLOGY_FULL | Reason.TOPOLOGY_UNLABELLED if who.group is not None:
+            return _outside_topology(refusal, who.group)
         case _:
             return ""
 
@@ -139,10 +153,11 @@ def _over_quota(refusal: Refusal) -> str:
     )
 
 
-def _no_node(refusal: Refusal) -> str:
+def _no_node(refusal: Refusal, who: Waiter) -> str:
     because = f"no nodes with enough resources were found{_node_counts(refusal)}."
     if refusal.minimum <= 1:
-        return f"Resources were not found: {because}"
+        about = f" for pod {who.pod}" if who.pod else ""
+        return f"Resources were not found{about} due to: {because}"
     if refusal.sub_group not in ("", DEFAULT_SUB_GROUP):
         return (
             f"Resources were found for {refusal.found} pods from all sub-groups while sub-group "
@@ -182,6 +197,17 @@ def _node_words(count: NodeCount) -> str:
             return "node(s) pod number exceeded"
         case _:
             return ""
+
+
+def _outside_topology(refusal: Refusal, group: PodGroup) -> str:
+    part = next((one for one in group.spec.sub_groups if one.name == refusal.sub_group), None)
+    own = part.topology_constraint if part is not None else None
+    constraint: TopologyConstraint = own or group.spec.topology_constraint
+    of_part = f", subgroup {part.name}" if part is not None else ""
+    return (
+        f"topology {constraint.topology}, requirement {constraint.required_topology_level} "
+        f"couldn't be satisfied for job <{group.key}>{of_part}."
+    )
 
 
 def _too_large(refusal: Refusal, pool: str) -> str:

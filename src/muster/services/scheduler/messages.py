@@ -17,7 +17,7 @@ from muster.engine.plan import Evict
 from muster.model.build import staleness_grace_s
 from muster.model.public_reasons import PublicReason, Why
 from muster.model.reason_codes import Code
-from muster.services.scheduler.kai_texts import kai_details, kai_reason, kai_sentence
+from muster.services.scheduler.kai_texts import Waiter, kai_details, kai_reason, kai_sentence
 
 LONGEST_EVENT = 1000
 """Letters of an event's text: Kubernetes takes 1,024."""
@@ -64,14 +64,17 @@ class UnschedulableMessage:
         return is_of_it and f"({bound}" in message
 
 
+_ANYBODY = Waiter()
+
+
 def unschedulable_message(
-    why: Why, pool: str = "default", workload: str = ""
+    why: Why, who: Waiter = _ANYBODY, workload: str = ""
 ) -> UnschedulableMessage:
-    """The dominant reason for people, KAI's words first; each reason for programs. `pool` is the
-    node pool that was looked at, `workload` what makes the pods.
+    """The dominant reason for people, KAI's words first; each reason for programs. `workload` is
+    what makes the pods.
     """
-    reasons = tuple(_explanation(one, pool) for one in why.all)
-    message = _text(why.dominant, pool)
+    reasons = tuple(_explanation(one, who) for one in why.all)
+    message = _text(why.dominant, who)
     if workload and why.dominant.code is Code.PODS_MISSING:
         missing = f"{workload} has not made the others. {why.dominant.next_step}"
         message = message.replace(why.dominant.next_step, missing)
@@ -84,14 +87,14 @@ def unschedulable_message(
 _MOST_OF_EVICTION = 2
 
 
-def _text(reason: PublicReason, pool: str) -> str:
-    return f"{kai_sentence(reason, pool)} {reason.text}".strip()
+def _text(reason: PublicReason, who: Waiter) -> str:
+    return f"{kai_sentence(reason, who)} {reason.text}".strip()
 
 
-def _explanation(reason: PublicReason, pool: str) -> Mapping[str, Any]:
+def _explanation(reason: PublicReason, who: Waiter) -> Mapping[str, Any]:
     found: dict[str, Any] = {
         "reason": kai_reason(reason),
-        "message": _text(reason, pool),
+        "message": _text(reason, who),
         "code": str(reason.code),
         "category": str(reason.category),
         "subject": reason.subject,

@@ -18,6 +18,7 @@ from muster.engine.plan import Stamp
 from muster.model.public_reasons import Why
 from muster.model.reason_codes import Code
 from muster.services.scheduler.cache import SchedulerCache
+from muster.services.scheduler.kai_texts import Waiter
 from muster.services.scheduler.messages import (
     Telling,
     UnschedulableMessage,
@@ -153,13 +154,11 @@ class Reporter:
     def _waiting(self, job: str, group: PodGroup, why: Why) -> _Waiting:
         pods = self._cache.pods_of(job)
         made_by = workload_of(group) if group.metadata.owner_references else ""
-        has_places = any(self._cache.is_placed(pod) for pod in pods)
-        return _Waiting(
-            group,
-            pods,
-            has_places,
-            unschedulable_message(why, self._options.pool_name, made_by),
-        )
+        waiting = [str(pod.key) for pod in pods if not self._cache.is_placed(pod)]
+        who = Waiter(self._options.pool_name, group, min(waiting, default=""))
+        has_places = len(waiting) < len(pods)
+        message = unschedulable_message(why, who, made_by)
+        return _Waiting(group, pods, has_places, message)
 
     def _report_waiting(self, waiting: _Waiting, is_due: bool = False) -> Telling:
         """Returns what is told already; `is_due`: other numbers are reason enough to write."""

@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from muster.model.status import ACTIVE_USED, TaskStatus
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
@@ -12,7 +13,7 @@ from muster.web.moment import Moment
 _S = TaskStatus
 _HOLDS: Final = (_S.ALLOCATED, _S.BINDING, _S.BOUND, _S.RUNNING)
 _MADE: Final = "job columns"
-Texts = "np.ndarray[Any, Any]"
+Texts = npt.NDArray[Any]
 
 
 def job_columns(moment: Moment) -> "JobColumns":

@@ -222,3 +222,13 @@ def test_the_gpu_fraction_of_a_bound_pod_is_immutable() -> None:
     was["spec"]["nodeName"] = "n"
     (problem,) = validate_pod(Review("UPDATE", wanted, was), SHARING).problems
     assert "cannot be changed from 0.5 to 0.7" in problem.message
+
+
+@pytest.mark.parametrize(("value", "allowed"), [("void", True), ("none", True), ("", False)])
+def test_a_reference_for_visible_devices_is_refused_unless_a_harmless_value_stands_beside_it(
+    value: str, allowed: bool
+) -> None:
+    reference = {"configMapKeyRef": {"name": "m", "key": "k"}}
+    variable = {"name": "NVIDIA_VISIBLE_DEVICES", "value": value, "valueFrom": reference}
+    answer = validate_pod(Review("CREATE", pod(env=[variable]), namespace="team"), BLOCKING)
+    assert answer.allowed is allowed

@@ -152,3 +152,24 @@ def test_a_queue_without_resources_is_refused_in_the_words_of_kai_with_field_and
         "resources must be specified: spec.resources is missing; write quota, limit and weight"
     )
     assert answer.problems[0].field == "spec.resources"
+
+
+def test_warnings_about_quotas_go_resource_by_resource() -> None:
+    """In the order in which the original gives them."""
+    small = body("top", quota=1)
+    mine, other = body("a", "top", quota=2), body("b", "top", quota=1)
+    for one in (mine, other):
+        one["spec"]["resources"]["cpu"] = one["spec"]["resources"]["memory"] = {
+            "quota": 2,
+            "limit": -1,
+            "overQuotaWeight": 1,
+        }
+    told = create(mine, small, other, validates_quotas=True).warnings
+    assert [text.split(" quota")[0] for text in told] == [
+        "child queue CPU",
+        "total children CPU",
+        "child queue GPU",
+        "total children GPU",
+        "child queue Memory",
+        "total children Memory",
+    ]

@@ -41,6 +41,13 @@ def test_a_minimum_beyond_the_pods_of_the_job_is_warned_of(
     assert told.endswith(f"at most {most}, so it can never start; write {most} or less")
 
 
+def test_a_job_set_that_would_start_with_none_of_its_jobs_is_warned_of() -> None:
+    """The pod grouper takes no such JobSet, as the original; a Job of 0 starts pod by pod."""
+    (told,) = validate_workload(Review("CREATE", job("0", "JobSet"))).warnings
+    assert told.startswith(f"metadata.annotations[{_KEY}]: 0 replicated jobs are none")
+    assert validate_workload(Review("CREATE", job("0", parallelism=1))).warnings == ()
+
+
 def test_a_minimum_in_the_template_of_the_pods_is_said_to_do_nothing() -> None:
     template = {"metadata": {"annotations": {_KEY: "3"}}}
     (told,) = validate_workload(Review("CREATE", job(None, template=template))).warnings

@@ -10,6 +10,7 @@ from muster.api.podgroup import PodGroup
 from muster.engine.plan import Evict
 from muster.model.public_reasons import why_of
 from muster.model.reasons import Evidence, NodeCount, Reason, Refusal
+from muster.services.scheduler.kai_texts import Waiter
 from muster.services.scheduler.messages import eviction_message, unschedulable_message
 
 _GIB = 2**30
@@ -118,6 +119,19 @@ _TEXTS = [
         Refusal(Reason.TOO_LARGE, evidence=(Evidence("example.com/x", 1, 0, "n"),)),
         "No node in the a100 node-pool has example.com/x resources",
     ),
+    (
+        _nodes((Reason.RESOURCES, 3, "memory")),
+        "Resources were not found for pod team/g-0 due to: no nodes with enough resources were "
+        "found: 3 node(s) didn't have enough resources: memory.",
+    ),
+    (
+        Refusal(Reason.TOPOLOGY_FULL, "rack", found=2, minimum=4),
+        "topology dc, requirement rack couldn't be satisfied for job <team/g>.",
+    ),
+    (
+        Refusal(Reason.TOPOLOGY_UNLABELLED, "rack", sub_group="s"),
+        "topology dc, requirement rack couldn't be satisfied for job <team/g>, subgroup s.",
+    ),
     (Refusal(Reason.CONFIG_MAP_MISSING, "c"), "Missing required configmaps: [c]"),
     (Refusal(Reason.VOLUME_MISSING, "c"), 'persistentvolumeclaim "c" not found'),
     (
@@ -133,7 +147,9 @@ def test_what_tools_match_on_is_in_the_message_before_anything_of_ours(
 ) -> None:
     why = why_of([refusal])
     assert why is not None
-    message = unschedulable_message(why, "a100").message
+    wishes = {"topology": "dc", "requiredTopologyLevel": "rack"}
+    group = _group(topologyConstraint=wishes, subGroups=[{"name": "s", "minMember": 1}])
+    message = unschedulable_message(why, Waiter("a100", group, "team/g-0")).message
     assert text in message
     ours = f"{why.dominant.code}. {why.dominant.sentence}"
     assert ours in message

@@ -41,7 +41,8 @@ def group_runai_job(workload: Workload) -> Group:
     legacy = f"pg-{stem}-{uid}"
     if workload.settings.finds_legacy_groups and legacy in _group_names(workload):
         return replace(group, name=legacy)
-    return replace(group, name=f"pg-{fields.name_of(workload.pod).rpartition('-')[0]}-{uid}")
+    # A name without a hyphen is its own stem.
+    return replace(group, name=f"pg-{fields.name_of(workload.pod).rsplit('-', 1)[0]}-{uid}")
 
 
 def _job_minimum(job: Object) -> int:

@@ -116,13 +116,15 @@ def _queue(workload: Workload, top: Object) -> str:
     for thing in (top, workload.pod):
         if key in labels(thing):
             return labels(thing)[key]
-    project = labels(top).get(names.LABEL_LEGACY_QUEUE) or labels(workload.pod).get(
-        names.LABEL_LEGACY_QUEUE
-    )
+    said = {
+        **labels(workload.pod),
+        **labels(top),
+    }  # also where the owner says nothing in so many words
+    project = said.get(names.LABEL_LEGACY_QUEUE)
     if not project:
         return names.DEFAULT_QUEUE
     pool = labels(workload.pod).get(workload.settings.node_pool_label)
-    return f"{project}-{pool}" if pool else project
+    return project if pool is None else f"{project}-{pool}"
 
 
 def _priority_class(workload: Workload, owners: Sequence[Object], otherwise: str) -> str:

@@ -1,6 +1,7 @@
 """Grove: a PodGang lists its groups of pods and where they should stand together."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,7 +101,7 @@ def _base(workload: Workload, gang: Object, topology_name: str) -> Group:
             ),
         )
     asked = fields.text(gang, "spec", "priorityClassName")
-    return replace(group, priority_class=asked) if asked else group
+    return group if asked is None else replace(group, priority_class=asked)
 
 
 def _with_wishes_of_set(workload: Workload, gang: Object, group: Group) -> Group:
@@ -210,18 +211,14 @@ def _parents(gang: Object, topology_name: str) -> tuple[tuple[SubGroup, ...], di
                 f"failed to parse topologyConstraintGroupConfig[{number}]: "
                 "missing required 'name' field"
             )
-        members = _unclaimed(fields.items(config, "podGroupNames"), known, parent_of)
-        if not members:
-            continue
-        parent_of.update(dict.fromkeys(members, name))
-        topology = _pack_constraint(config, topology_name)
-        parents.append(SubGroup(name, min_sub_group=len(members), topology=topology))
-    return tuple(parents), parent_of
-
-
-def _unclaimed(names: Sequence[str], known: set[str], parent_of: Mapping[str, str]) -> list[str]:
-    """Names that exist and have no parent yet: anything else could never be satisfied."""
-    return [name for name in dict.fromkeys(names) if name in known and name not in parent_of]
+        listed = fields.items(config, "podGroupNames")
+        parent_of.update(dict.fromkeys((one for one in listed if one in known), name))
+        if listed:
+            parents.append(SubGroup(name, topology=_pack_constraint(config, topology_name)))
+    # Of two that list a group the later has it; who is left with none could never be satisfied.
+    sizes = Counter(parent_of.values())
+    counted = (replace(one, min_sub_group=sizes[one.name]) for one in parents if sizes[one.name])
+    return tuple(counted), parent_of
 
 
 def _pack_constraint(entry: Mapping[str, Any], topology_name: str) -> GroupTopology | None:

@@ -24,8 +24,7 @@ def group_job_set(workload: Workload) -> Group:
     in_order = fields.text(job_set, "spec", "startupPolicy", "startupPolicyOrder") == "InOrder"
     legacy = _legacy_name(workload, group.name, in_order)
     if legacy:
-        minimum = _annotated_minimum(fields.annotations(job_set), "JobSet")
-        return replace(group, name=legacy, min_member=minimum or 1)
+        return replace(group, name=legacy, min_member=_flat_minimum(job_set))
     _check_size(jobs)
     parts = tuple(part for job in jobs for part in _parts_of(job))
     return replace(
@@ -49,7 +48,8 @@ def _parts_of(job: Mapping[str, Any]) -> list[SubGroup]:
     replicas = _replicas(job)
     template = job.get("template") or {}
     wishes = fields.annotations(template)
-    asked = _annotated_minimum(wishes, "replicatedJob template")
+    key = names.ANNOTATION_BATCH_MIN_MEMBER
+    asked = _annotated_minimum(wishes, "replicatedJob template") if wishes.get(key) else None
     minimum = asked if asked is not None else _pods_at_once(template.get("spec") or {})
     wanted = topology_of(wishes)
     topology = wanted if wanted.name and (wanted.required or wanted.preferred) else None
@@ -85,7 +85,7 @@ def _replicas(job: Mapping[str, Any]) -> int:
 
 def _pods_at_once(job_spec: Mapping[str, Any]) -> int:
     """A Job never runs more pods than it has completions to reach."""
-    parallelism = _count(job_spec, "parallelism", "replicatedJob.template.spec.parallelism")
+    parallelism = _count(job_spec, "parallelism", "template.spec.parallelism")
     completions = job_spec.get("completions")
     if isinstance(completions, int) and 0 < completions < parallelism:
         return completions
@@ -116,14 +116,29 @@ def _annotated_minimum(wishes: Mapping[str, str], where: str) -> int | None:
     return number
 
 
+def _flat_minimum(job_set: Object) -> int:
+    """Of a group from before the tree."""
+    key = names.ANNOTATION_BATCH_MIN_MEMBER
+    value = fields.annotations(job_set).get(key)
+    try:
+        return 1 if value is None else fields.parsed_int(value)
+    except ValueError as wrong:
+        fix = fields.whole_number_fix(key, "JobSet")
+        raise GroupingError(f"invalid {key} annotation value: {wrong}", fix) from None
+
+
 def _leaf_of(pod: Object, parts: tuple[SubGroup, ...]) -> str:
-    for label in (_REPLICATED_JOB, _JOB_INDEX):
-        if not fields.labels(pod).get(label):
-            raise GroupingError(f'pod {fields.key_of(pod)} missing required label "{label}"')
-    leaf = f"{fields.labels(pod)[_REPLICATED_JOB]}-replica-{fields.labels(pod)[_JOB_INDEX]}"
+    leaf = f"{_label_of(pod, _REPLICATED_JOB)}-replica-{_label_of(pod, _JOB_INDEX)}"
     if leaf not in {part.name for part in parts}:
         raise GroupingError(f'leaf subgroup "{leaf}" not found for pod {fields.key_of(pod)}')
     return leaf
+
+
+def _label_of(pod: Object, label: str) -> str:
+    value = fields.labels(pod).get(label)
+    if not value:
+        raise GroupingError(f'pod {fields.key_of(pod)} missing required label "{label}"')
+    return value
 
 
 def _legacy_name(workload: Workload, name: str, in_order: bool) -> str:
@@ -137,5 +152,5 @@ def _legacy_name(workload: Workload, name: str, in_order: bool) -> str:
     ]
     if not flat:
         return ""
-    job = fields.labels(workload.pod).get(_REPLICATED_JOB, "")
+    job = _label_of(workload.pod, _REPLICATED_JOB)
     return f"{name}-{job}" if in_order else name

@@ -19,7 +19,10 @@ def group_knative_service(workload: Workload) -> Group:
     pod = workload.pod
     name = fields.labels(pod).get(_REVISION)
     if not name:
-        raise GroupingError(f"revision label {_REVISION} not found on pod {fields.key_of(pod)}")
+        raise GroupingError(
+            f"revisionName not found for knative service pod {fields.key_of(pod)}",
+            f"the label {_REVISION}, which Knative writes on the pods of a revision, is not there",
+        )
     ref = ObjectRef("serving.knative.dev/v1", "Revision", fields.namespace_of(pod), name)
     revision = workload.reads.get(ref)
     if revision is None:
@@ -76,7 +79,7 @@ def _gang_by_owner(workload: Workload, revision: Object, live: Object) -> bool:
         f"{fields.key_of(workload.pod)}: podgroup {fields.name_of(live)}"
     )
     if not owners:
-        raise GroupingError(f"{about} has no owner reference")
+        raise GroupingError(f"{about} has no owner references")
     first = owners[0]
     shown = " ".join(str(first.get(key, "")) for key in ("apiVersion", "kind", "name", "uid"))
     raise GroupingError(f"{about} has unexpected owner reference: {{{shown} <nil> <nil>}}")

@@ -30,11 +30,9 @@ def group_mpi_job(workload: Workload) -> Group:
     job says its minimum: it counts the launcher.
     """
     job = workload.top
-    replicas = replica_counts(job, "mpiReplicaSpecs", ("Launcher", "Worker"))
-    declared = declared_minimum(job)
-    minimum = sum(replicas.values()) if declared is None else declared
+    minimum = _minimum(job, "mpiReplicaSpecs", ("Launcher", "Worker"))
     waits = fields.text(job, "spec", "launcherCreationPolicy") == "WaitForWorkersReady"
-    absent = replicas["Launcher"] if waits and not _has_launcher(workload) else 0
+    absent = _launchers(job) if waits and not _has_launcher(workload) else 0
     return replace(base_group(workload, job), min_member=minimum - absent)
 
 
@@ -49,7 +47,7 @@ def declared_minimum(job: Object) -> int | None:
 def replica_specs(job: Object, field: str, mandatory: Sequence[str] = ()) -> Mapping[str, Any]:
     """The job's replica types, with the mandatory ones there."""
     specs = fields.mapping(job, "spec", field)
-    if not specs:
+    if specs is None:
         raise GroupingError(
             f"the type of the job {fields.name_of(job)} doesn't have a {field} field. "
             "Please fix the replica field"
@@ -68,21 +66,40 @@ def replica_counts(job: Object, field: str, mandatory: Sequence[str] = ()) -> di
     specs = replica_specs(job, field, mandatory)
     counts = {kind: fields.integer(job, "spec", field, kind, "replicas") or 0 for kind in specs}
     for kind in sorted(counts):
-        if counts[kind] <= 0:
-            raise GroupingError(
-                f"the type of the job {fields.name_of(job)} doesn't allow for 0 {kind} pods. "
-                "Please fix the replica field"
-            )
+        if counts[kind] == 0:
+            raise _no_pods(job, kind)
+    if (total := sum(counts.values())) <= 0:
+        raise GroupingError(
+            "failed calculate number of pods for a distributed job "
+            f"{fields.name_of(job)}. Must be greater than 0, but got {total}",
+            f"give each type in spec.{field} the replicas that it is to have",
+        )
     return counts
 
 
 def _gang(workload: Workload, field: str, mandatory: Sequence[str] = ()) -> Group:
     job = workload.top
+    return replace(base_group(workload, job), min_member=_minimum(job, field, mandatory))
+
+
+def _minimum(job: Object, field: str, mandatory: Sequence[str]) -> int:
+    """Who says it is not asked for replicas, whose defaults his operator may know."""
     declared = declared_minimum(job)
-    minimum = (
-        declared if declared is not None else sum(replica_counts(job, field, mandatory).values())
+    return sum(replica_counts(job, field, mandatory).values()) if declared is None else declared
+
+
+def _launchers(job: Object) -> int:
+    found = fields.integer(job, "spec", "mpiReplicaSpecs", "Launcher", "replicas")
+    if not found:
+        raise _no_pods(job, "mpiReplicaSpecs")
+    return found
+
+
+def _no_pods(job: Object, what: str) -> GroupingError:
+    return GroupingError(
+        f"the type of the job {fields.name_of(job)} doesn't allow for 0 {what} pods. "
+        "Please fix the replica field"
     )
-    return replace(base_group(workload, job), min_member=minimum)
 
 
 def _has_launcher(workload: Workload) -> bool:

@@ -1,6 +1,7 @@
 """LeaderWorkerSet: one group per replica, split into leader and workers or into segments."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,7 +74,7 @@ def _leader_and_workers(minimum: int, index: int | None) -> tuple[tuple[SubGroup
     parts = [SubGroup("leader", 1)]
     if minimum > 1:
         parts.append(SubGroup("workers", minimum - 1))
-    return tuple(parts), "leader" if index == 0 else "workers"
+    return tuple(parts), "leader" if index == 0 else "workers" if minimum > 1 else ""
 
 
 def _segmented(
@@ -88,6 +89,12 @@ def _segmented(
         raise GroupingError(
             f"failed to get worker index from pod {fields.key_of(pod)}: "
             'strconv.Atoi: parsing "": invalid syntax'
+        )
+    if index >= segments.pods:
+        raise GroupingError(
+            f"workerIndex {index} of pod {fields.key_of(pod)} is past the {segments.pods} pods of "
+            "its group",
+            "wait until the LeaderWorkerSet has taken it away, or give it more pods",
         )
     members = segments.members()
     leaves = [
@@ -123,9 +130,8 @@ def _minimum(lws: Object, pod: Object, index: int | None) -> int:
         return size
     if policy != "LeaderReady":
         raise GroupingError(f"unknown startupPolicy: {policy}")
-    annotated = fields.annotations(pod).get(_SIZE)
-    if annotated is not None:
-        size = fields.parsed_int(annotated)
+    with suppress(ValueError):  # Which LeaderWorkerSet's controller writes: else the set says it.
+        size = fields.parsed_int(fields.annotations(pod).get(_SIZE, ""))
     # Workers are created only after the leader runs: until then it starts alone.
     waits_for_leader = index == 0 and not (pod.get("spec") or {}).get("nodeName")
     return 1 if waits_for_leader else size
@@ -137,12 +143,12 @@ def _worker_index(pod: Object) -> int | None:
         return None
     try:
         index = fields.parsed_int(value, "strconv.Atoi")
-        if index < 0:
-            raise ValueError(f"worker index {index} is negative")
     except ValueError as wrong:
         raise GroupingError(
             f"failed to get worker index from pod {fields.key_of(pod)}: {wrong}"
         ) from None
+    if index < 0:
+        raise GroupingError(f"workerIndex {value} is not valid. It must be bigger than 0")
     return index
 
 
@@ -159,13 +165,16 @@ def _segmentation(lws: Object, pod: Object, pods: int) -> _Segments | None:
             raise GroupingError(f"segmentSize {size} is greater than replicasSize {pods}")
         if pods > _MOST_PODS:
             raise GroupingError(f"replicasSize {pods} is more than {_MOST_PODS}")
-        if pods // size > MOST_SEGMENTS:
-            raise GroupingError(f"more than {MOST_SEGMENTS} segments")
     except GroupingError as wrong:
         where = f"LWS {fields.key_of(lws)}"
         raise GroupingError(
             f"failed to get sub group policy for {where}: {wrong}", wrong.fix
         ) from None
+    if (count := pods // size) > MOST_SEGMENTS:
+        raise GroupingError(
+            f"number of subgroups segments {count} is greater than max allowed segmentation "
+            f"{MOST_SEGMENTS}"
+        )
     leader_apart = str(policy.get("subGroupPolicyType") or "LeaderWorker") == "LeaderExcluded"
     return _Segments(pods, size, leader_apart, segment_topology(pod, template, lws))
 
@@ -176,15 +185,15 @@ def _segment_size(
     declared = fields.integer(policy, "subGroupSize")
     if declared is not None:
         return declared
+    where = f"LWS {fields.key_of(lws)}"
     value = fields.annotations(lws).get(SEGMENT_SIZE)
     if value is None:
-        value = fields.annotations(template).get(SEGMENT_SIZE)
+        where, value = f"workerTemplate of {where}", fields.annotations(template).get(SEGMENT_SIZE)
     if value is None:
         return None
     try:
         return fields.parsed_int(value, "strconv.Atoi")
     except ValueError as wrong:
-        where = f"LWS {fields.key_of(lws)}"
         raise GroupingError(
             f"invalid segment size annotation {value} in {where}: {wrong}",
             fields.whole_number_fix(SEGMENT_SIZE, where),

@@ -10,7 +10,6 @@ from muster.services.podgrouper.groupers.group import Group, GroupingError, Obje
 from muster.services.podgrouper.groupers.kubeflow import (
     declared_minimum,
     replica_counts,
-    replica_specs,
 )
 from muster.services.podgrouper.groupers.segments import (
     MOST_SEGMENTS,
@@ -46,7 +45,8 @@ def group_pytorch_job(workload: Workload) -> Group:
 def _minimum(job: Object) -> int:
     declared = declared_minimum(job)
     if declared is not None:
-        replica_specs(job, _SPECS)
+        if fields.mapping(job, "spec", _SPECS) is None:
+            raise GroupingError(f"{_SPECS} not found in PyTorchJob {fields.key_of(job)}")
         return declared
     elastic = fields.integer(job, "spec", "elasticPolicy", "minReplicas")
     total = sum(replica_counts(job, _SPECS).values())
@@ -56,12 +56,16 @@ def _minimum(job: Object) -> int:
 def _worker_parts(
     workload: Workload, worker: Mapping[str, Any], needed: int, size: int | None
 ) -> list[SubGroup]:
-    replicas = fields.integer(worker, "replicas") or 0
+    said = fields.integer(worker, "replicas")
+    replicas = 1 if said is None else said  # as its operator
     count = -(-replicas // size) if size else 0
     if size is None or count == 0:
         return [SubGroup("worker", needed)]
     if count > MOST_SEGMENTS:
-        raise GroupingError(f"{count} segments are more than the {MOST_SEGMENTS} allowed")
+        raise GroupingError(
+            f"number of subgroups created for the segmentation {count} is greater than max allowed "
+            f"segmentation {MOST_SEGMENTS}"
+        )
     # Segments start whole, so an elastic minimum rounds up to whole segments.
     mandatory = -(-needed // size)
     topology = segment_topology(workload.pod, worker.get("template") or {}, workload.top)
@@ -85,13 +89,16 @@ def _segment_size(pod: Object, worker: Mapping[str, Any]) -> int | None:
             continue
         try:
             size = fields.parsed_int(value, "strconv.Atoi")
-            if size <= 0:
-                raise ValueError("must be greater than 0")
         except ValueError as wrong:
             raise GroupingError(
                 f"invalid segment size {value} on {where}, err: {wrong}",
                 fields.whole_number_fix(SEGMENT_SIZE, where),
             ) from None
+        if size <= 0:
+            raise GroupingError(
+                f"segment size {value} on {where} needs to be a positive integer",
+                fields.whole_number_fix(SEGMENT_SIZE, where),
+            )
         return size
     return None
 
@@ -111,8 +118,9 @@ def _replica_index(pod: Object) -> int:
         raise GroupingError(f"replica index label not found on pod {fields.key_of(pod)}")
     try:
         index = fields.parsed_int(value, "strconv.Atoi")
-        if index < 0:
-            raise ValueError(f"replica index {index} is negative")
     except ValueError as wrong:
-        raise GroupingError(f"invalid replica index on pod {fields.key_of(pod)}: {wrong}") from None
+        fix = fields.whole_number_fix(_REPLICA_INDEX, f"pod {fields.key_of(pod)}")
+        raise GroupingError(f"invalid replica index {value}, err: {wrong}", fix) from None
+    if index < 0:
+        raise GroupingError(f"replica index {value} is not valid. It must be bigger than 0")
     return index

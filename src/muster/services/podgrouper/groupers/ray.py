@@ -111,7 +111,8 @@ def _template_topology(spec: Mapping[str, Any], where: str) -> GroupTopology | N
             f"topology annotation (kai.scheduler/topology) is required for {where} when topology "
             "placement annotations are set"
         )
-    return wanted if wanted.name else None
+    # A topology without a level asks for nothing.
+    return wanted if wanted.required or wanted.preferred else None
 
 
 def _is_legacy(workload: Workload, name: str) -> bool:
