@@ -120,8 +120,9 @@ def _again(
 ) -> CycleResult:
     """What a cycle at rest came to, once more."""
     assert isinstance(known, CycleResult)
-    for name, _ in actions if on_action is not None else ():
-        on_action(name)
+    if on_action is not None:
+        for name, _ in actions:
+            on_action(name)
     return replace(known, memory=memory)
 
 

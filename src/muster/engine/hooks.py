@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from muster.engine.config.reader import Reader
 from muster.engine.config.settings import EngineSettings
@@ -395,8 +395,13 @@ def overrides(answers: SessionPlugin, hook: str) -> bool:
     return getattr(type(answers), hook) is not getattr(SessionPlugin, hook)
 
 
+def hooks_of(answers: SessionPlugin) -> frozenset[str]:
+    """The hooks that these answers have something to say to."""
+    kind: Any = type(answers)
+    return _hooks_of_class(kind)
+
+
 @cache
-def hooks_of(answers: type) -> frozenset[str]:
-    """The hooks that answers of this class have something to say to."""
-    own = (hook for hook in HOOKS if getattr(answers, hook) is not getattr(SessionPlugin, hook))
+def _hooks_of_class(kind: Any) -> frozenset[str]:
+    own = (hook for hook in HOOKS if getattr(kind, hook) is not getattr(SessionPlugin, hook))
     return frozenset(own)

@@ -239,7 +239,7 @@ def opened(
         failures.record(plugin.name, "open", error, ())
         hooks = _possible_hooks(plugin)
         return None, hooks if hooks & _OBJECTS else set()
-    return answers, hooks_of(type(answers))
+    return answers, hooks_of(answers)
 
 
 def _possible_hooks(plugin: Plugin) -> set[str]:
