@@ -23,7 +23,9 @@ up: install ## Start muster on this laptop and show it at work (WORLD=kube: on a
 # Without a control plane the tests that need one are reported as not run. FAULTS=all: every fault at
 # every write, on the real API server too, and every service killed at every moment: that takes long.
 test: export MUSTER_FAULTS = $(FAULTS)
-test: install check ## Run all tests, those against a real API server included
+test: ## Run all tests, those against a real API server included
+	@KERNELS=later tools/setup.sh
+	@.venv/bin/muster kernels >/dev/null 2>&1 & $(MAKE) --no-print-directory check || { kill $$!; exit 1; }; wait $$!
 	@tools/kube/build.sh && KUBE=1.33 tools/kube/build.sh || echo "make kube failed: see above"
 	@tools/helm/build.sh || echo "no helm: the tests of the chart are listed as not run"
 	@tools/prometheus.sh || echo "no Prometheus: the tests that need one are listed as not run"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Makes the virtual environment that every other verb uses. Does nothing when it is already right.
+# KERNELS=later leaves the kernels to `make kernels`, for who has something else to do meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,8 +34,10 @@ say "installing the locked dependencies (about a minute the first time)"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv==0.13.7"
 .venv/bin/uv pip sync --system-certs --quiet --python .venv/bin/python requirements.lock
 .venv/bin/uv pip install --system-certs --quiet --python .venv/bin/python --no-deps --editable .
-say "compiling the engine's kernels (half a minute, once)"
-# Whoever starts muster outside make and does not set this compiles into a folder beside the sources.
-NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$PWD/.muster/numba} .venv/bin/muster kernels 2>/dev/null
+if [ "${KERNELS:-now}" = now ]; then
+  say "compiling the engine's kernels (half a minute, once)"
+  # Whoever starts muster outside make and does not set this compiles into a folder beside the sources.
+  NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$PWD/.muster/numba} .venv/bin/muster kernels 2>/dev/null
+fi
 echo "$wanted" > .venv/.installed
 say "ready: $(.venv/bin/muster --version)"

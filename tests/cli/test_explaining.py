@@ -102,3 +102,51 @@ def test_the_order_names_the_rule_that_made_it(server: str) -> None:
     rows = [line.split("   ") for line in result.stdout.splitlines()]
     assert [row[0] for row in rows] == ["1/3", "2/3", "3/3"]
     assert rows[1][-1].strip() == "submitted 4s later"
+
+
+@pytest.fixture(scope="module")
+def known() -> Iterator[str]:
+    """A server of a cluster of which it is known how long what runs still runs."""
+    records = make.cluster(
+        make.node("n1", gpu=4),
+        make.queue("a", quota_gpu=8),
+        make.queue("b", quota_gpu=4),
+        make.gang("old", 4, gpu=1, queue="b", nodes=("n1",) * 4, expected_runtime_s=7200.0),
+        make.gang("train", 1, gpu=2, queue="b", expected_runtime_s=3600.0),
+    )
+    with served(records, "company") as address:
+        yield address
+
+
+def test_why_and_a_plan_say_what_to_wait_for_and_until_when(known: str, tmp_path: Path) -> None:
+    why = _run(known, "why", "train")
+    assert "wait until default/old ended   not before that, expected about " in why.stdout
+    file = tmp_path / "one.yaml"
+    file.write_text(_POD.format(gpus=2))
+    plan = _run(known, "plan", "-f", str(file))
+    assert plan.exit_code == 3, plan.stdout
+    (line,) = [line for line in plan.stdout.splitlines() if line.startswith("  starts ")]
+    assert "between" in line
+
+
+def test_another_policy_is_followed_into_the_next_hours(known: str) -> None:
+    found = _run(known, "plan", "--nodes", "n1=1", "--hours", "6")
+    assert found.exit_code == 0, found.stdout
+    assert "Over the next 6 hours" in found.stdout
+    assert "  sooner    default/train by " in found.stdout
+    assert "  waits     b " in found.stdout
+    assert "Over the next" not in _run(known, "plan", "--nodes", "n1=1").stdout
+
+
+def test_of_hours_about_which_nothing_is_known_nothing_is_said(server: str) -> None:
+    found = _run(server, "plan", "--quota", "a=4", "--hours", "6")
+    assert "Nothing can be said of the hours after: of 100%" in found.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("--nodes", "n1"), ("--nodes", "n1=x"), ("--hours", "3"), ("--hours", "30")]
+)
+def test_a_question_about_the_policy_that_makes_no_sense_is_refused(
+    known: str, words: tuple[str, ...]
+) -> None:
+    assert _run(known, "plan", *words).exit_code == 2

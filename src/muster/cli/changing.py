@@ -19,10 +19,11 @@ from muster.api.duration import BadDuration, Duration
 from muster.base.log import Level, Log, MemorySink
 from muster.cli.asking import Source
 from muster.cli.completing import named
-from muster.cli.explaining import evicted, read_file
+from muster.cli.explaining import evicted
 from muster.cli.failing import failed
 from muster.cli.naming import JOB_HELP, NAMESPACE_HELP, key_of, known_job
 from muster.cli.objects import CannotChange, Cluster, Thing
+from muster.cli.planning import read_file
 from muster.cli.reading import Reading, context_namespace
 from muster.cli.submission import Wish, job_manifest
 

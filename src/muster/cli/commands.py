@@ -99,11 +99,11 @@ COMMANDS: Final[dict[str, Entry]] = {
         "muster when -o json",
     ),
     "plan": _for_people(
-        "explaining",
+        "planning",
         "Would it start now, where, and at whose cost? Nothing is submitted.",
         "muster plan -f train.yaml",
         "muster plan -f train.yaml --set queue=vision",
-        "muster plan --quota llm=64",
+        "muster plan --quota llm=64 --hours 6",
     ),
     "submit": _for_people(
         "changing",

@@ -1,13 +1,10 @@
 """muster why, when, plan, priority: why does it wait, when would it start, who is next?"""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 
-from muster.api.names import DEFAULT
 from muster.cli.completing import named
 from muster.cli.jobs import start_text
 from muster.cli.moments import clock_time, now_s, parsed
@@ -19,7 +16,7 @@ NOT_NOW: Final = 3
 NEVER: Final = 4
 EVICTS: Final = 5
 UNCHANGED: Final = frozenset({"never", "broken"})
-_SHOWN_MAX: Final = 8
+SHOWN_MAX: Final = 8
 
 Job = Annotated[str, typer.Argument(help=JOB_HELP, autocompletion=named("jobs"))]
 Namespace = Annotated[
@@ -83,7 +80,7 @@ def _decided_lines(decided: list[Mapping[str, Any]]) -> list[str]:
     """What became of it before."""
     lines = []
     for one in decided:
-        on = ", ".join((one["moves_to"] or one["nodes"])[:_SHOWN_MAX])
+        on = ", ".join((one["moves_to"] or one["nodes"])[:SHOWN_MAX])
         by = f" by {one['by']} for {one['for']}" if one["for"] else ""
         rule = f": {one['because']}" if one["because"] else ""
         to = "to" if one["moves_to"] else "on"
@@ -115,7 +112,8 @@ def change_lines(changes: list[Mapping[str, Any]]) -> list[str]:
 
 def _outcome(change: Mapping[str, Any]) -> str:
     if change["starts"] == "not before":
-        return "not before that; others may take the room"
+        about = f", expected about {clock_time(parsed(change['at']))}" if change["at"] else ""
+        return f"not before that{about}; others may take the room"
     if not change["evicts"]:
         return "starts now, evicts nobody"
     return f"starts after evictions: {evicted(change['evicts'])}"
@@ -126,8 +124,8 @@ def evicted(evicts: list[Mapping[str, Any]]) -> str:
         f"{one['job']} ({counted(one['pods'], 'pod')}, {counted(one['gpus'], 'GPU')})"
         for one in evicts
     ]
-    more = len(shown) - _SHOWN_MAX
-    return ", ".join(shown[:_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    more = len(shown) - SHOWN_MAX
+    return ", ".join(shown[:SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 @reading
@@ -164,7 +162,7 @@ def _when(asked: Reading, key: str) -> Answer:
             return [f"{key}: {found['why_not']}."]
         return [
             f"{key} starts {start_text(found)}",
-            f"  between   {_between(found)}",
+            f"  between   {between(found)}",
             f"  rests on  {_basis(found)}",
         ]
 
@@ -172,7 +170,7 @@ def _when(asked: Reading, key: str) -> Answer:
     return Answer.of_one("Start", found, page, "job", code)
 
 
-def _between(start: Row) -> str:
+def between(start: Row) -> str:
     if not start["earliest"] or not start["latest"]:
         return "-"
     first, last = (clock_time(parsed(start[name])) for name in ("earliest", "latest"))
@@ -187,144 +185,9 @@ def _basis(start: Row) -> str:
 _STARTS: Final = [
     Column("JOB", lambda one: one["job"], field="job"),
     Column("START", start_text, field="at"),
-    Column("BETWEEN", _between),
+    Column("BETWEEN", between),
     Column("BASIS", _basis),
 ]
-
-
-@reading
-def plan(
-    asked: Reading,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Manifests, as for kubectl apply.")
-    ] = None,
-    namespace: Annotated[
-        str,
-        typer.Option(
-            "--namespace",
-            "-n",
-            help="Of objects that name none.",
-            autocompletion=named("namespaces"),
-        ),
-    ] = "default",
-    queue: Annotated[
-        list[str], typer.Option("--set", help="queue=NAME: as if it named that queue.")
-    ] = [],  # noqa: B006 - typer copies it
-    conf: Annotated[
-        Path | None, typer.Option(help="Without -f: who starts and goes by these rules?")
-    ] = None,
-    quota: Annotated[
-        list[str], typer.Option(help="Without -f: QUEUE=GPUS, who starts and goes with it?")
-    ] = [],  # noqa: B006
-) -> Answer:
-    """Would it start now, where, and at whose cost? Nothing is submitted."""
-    if file is None:
-        return _what_if(asked, conf, quota)
-    if conf is not None or quota:
-        raise typer.BadParameter("--conf and --quota ask about the policy: leave out -f")
-    found = ask_plan(asked, _with_queue(read_file(asked, file), queue), namespace)
-    code = _VERDICTS.get(found["verdict"], NOT_NOW)
-    return Answer.of_one("PlanAnswer", found, lambda: plan_lines(found, file), "verdict", code)
-
-
-_VERDICTS: Final = {
-    "starts now": 0,
-    "starts after evictions": EVICTS,
-    "never": NEVER,
-    "broken": NEVER,
-}
-
-
-def read_file(asked: Reading, file: Path) -> str:
-    try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise asked.failed(f"{file}: {problem}") from None
-
-
-def ask_plan(asked: Reading, manifest: Any, namespace: str, token: str = "") -> Any:
-    question = {"manifest": manifest, "namespace": namespace, "search": True, "token": token}
-    return asked.ask("plan", body=msgspec.json.encode(question))
-
-
-def _with_queue(text: str, given: list[str]) -> Any:
-    """The manifests, their pods in another queue."""
-    if not given:
-        return text
-    import yaml
-
-    name, _, queue = given[-1].partition("=")
-    if name != "queue" or not queue or len(given) > 1:
-        raise typer.BadParameter(f"--set {given[-1]!r}: write queue=NAME, once")
-    try:
-        found = [one for one in yaml.safe_load_all(text) if isinstance(one, dict)]
-    except yaml.YAMLError:
-        return text  # whoever answers says what is wrong
-    for one in found:
-        labels = one.setdefault("metadata", {}).setdefault("labels", {})
-        labels[DEFAULT.queue_label] = queue
-    return found
-
-
-def _what_if(asked: Reading, conf: Path | None, quota: list[str]) -> Answer:
-    if conf is None and not quota:
-        raise typer.BadParameter("write -f FILE, or --quota QUEUE=GPUS, or --conf FILE")
-    question: dict[str, Any] = {"queues": dict(map(_changed_quota, quota))}
-    if conf is not None:
-        question["conf"] = read_file(asked, conf)
-    found = asked.ask("whatif", body=msgspec.json.encode(question))
-    code = EVICTS if found["evicted_only_with"] else 0
-    return Answer.of_one("Diff", found, lambda: _diff_lines(found), "verdict", code)
-
-
-def _changed_quota(text: str) -> tuple[str, Any]:
-    name, _, gpus = text.partition("=")
-    try:
-        return name, {"quota": {"gpu": float(gpus)}}
-    except ValueError:
-        raise typer.BadParameter(f"--quota {text!r}: write QUEUE=GPUS, such as llm=64") from None
-
-
-def _diff_lines(found: Mapping[str, Any]) -> list[str]:
-    lines = list(found["verdict"])
-    for title, field in (("starts", "starts_only_with"), ("no longer", "starts_only_without")):
-        if found[field]:
-            more = len(found[field]) - _SHOWN_MAX
-            shown = ", ".join(found[field][:_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
-            lines.append(f"  {title:<9} {shown}")
-    for title, field in (("evicts", "evicted_only_with"), ("spares", "evicted_only_without")):
-        if found[field]:
-            lines.append(f"  {title:<9} {evicted(found[field])}")
-    for queue, (before, after) in found["shares"].items():
-        lines.append(f"  share     {queue} {amount(round(before, 2))} -> {amount(round(after, 2))}")
-    return [*(lines or ["Nothing would be decided otherwise."]), *_cut_short(found)]
-
-
-def _cut_short(found: Mapping[str, Any]) -> list[str]:
-    if found["is_complete"]:
-        return []
-    return ["Cut short: with more time for searches, more may start and others may go for it."]
-
-
-def plan_lines(found: Mapping[str, Any], file: Path | None = None) -> list[str]:
-    says = {
-        "starts now": "It would start now.",
-        "starts after evictions": "It would start now, after evictions.",
-    }
-    lines = [says.get(found["verdict"], f"It would not start now: {found['verdict']}.")]
-    if found["where"]:
-        places = [f"{count} on {node}" for node, count in sorted(found["where"].items())]
-        lines.append(f"  where     {', '.join(places[:_SHOWN_MAX])}")
-    if found["evicts"]:
-        lines.append(f"  evicts    {evicted(found['evicts'])}")
-    lines += [f"  because   {one['code']}. {one['sentence']}" for one in found["reasons"]]
-    lines += [f"  problem   {text}" for text in found["problems"]]
-    lines += [f"  warning   {text}" for text in found["warnings"]]
-    lines += change_lines(found["changes"])
-    lines += _cut_short(found)
-    if found["starts"] and found["token"] and file is not None:
-        lines.append(f"Start it: muster submit -f {file} --plan {found['token']}")
-    return lines
 
 
 @reading

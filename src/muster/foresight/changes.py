@@ -26,17 +26,27 @@ from muster.model.records import (
     QueueRecord,
     SubGroupRecord,
     TaskRecord,
+    TopologyConstraint,
 )
 from muster.model.status import ACTIVE_USED, TaskStatus
 from muster.numerics.axis import GPU_UNIT
 
+WAIT = "wait"
 CORE = 1000
 GIB = 1 << 30
 _UNITS: Mapping[str, int] = {"gpu": GPU_UNIT, "cpu": CORE, "memory": GIB}
 """One step of a resource, in the axis' units; 1 for every other."""
 _STEPS_MAX = 4096
+MEMORY_SHARE = "gpu memory"
+_SHARES = (
+    ("gpu fraction", "portion", GpuKind.FRACTION, GPU_UNIT // 20),
+    (MEMORY_SHARE, "memory_mib", GpuKind.MEMORY, 1024),
+)
+"""Ways to ask for a part of a GPU: the field that says how much, and one step of it."""
 _NODES_MAX = 32
 """So many more nodes are tried, or one for each pod: others that wait take of them too."""
+_ENDS_MAX = 256
+"""So many jobs at most are waited for: the first to end."""
 _QUEUES_MAX = 32
 """So many other queues are tried."""
 _BOUNDS = {Reason.OVER_LIMIT: "limit", Reason.OVER_QUOTA: "quota"}
@@ -155,22 +165,38 @@ def smaller_request(waiting: Waiting) -> Iterator[Ladder]:
         yield Ladder("request", name, most, steps, edit, Cost.SMALLER)
 
 
+def smaller_share(waiting: Waiting) -> Iterator[Ladder]:
+    """Of a shared GPU no pod asks for more than so much."""
+    for subject, field, kind, unit in _SHARES:
+        asking = [task for task in waiting.pending if task.gpu.kind is kind]
+        most = max((getattr(task.gpu, field) for task in asking), default=0)
+        steps = list(range((most - 1) // unit * unit, 0, -unit))[:_STEPS_MAX]
+
+        def edit(value: object, asking: list[TaskRecord] = asking, field: str = field) -> Delta:
+            return Delta(tasks=tuple(_with_share(task, field, _count(value)) for task in asking))
+
+        yield Ladder("share", subject, most, steps, edit, Cost.SMALLER)
+
+
 def relaxed_topology(waiting: Waiting) -> Iterator[Ladder]:
-    """What must be together may be apart, and only should be together."""
+    """What must be together may be apart, and only should be together; or need not at all."""
+    is_missing = bool(waiting.refused_for(Reason.TOPOLOGY_MISSING, Reason.TOPOLOGY_LEVEL_MISSING))
     for group in _groups(waiting.job.sub_groups):
         constraint = group.topology
-        if constraint is None or not constraint.required:
+        if constraint is None or not (constraint.required or is_missing):
             continue
-        tree = _with_preferred(waiting.job.sub_groups, group.name)
-        edit = Delta(jobs=(_job(waiting.job, sub_groups=tree),))
-        yield Ladder(
-            "topology",
-            group.name,
-            f"required {constraint.required}",
-            [f"preferred {constraint.required}"],
-            lambda _, edit=edit: edit,  # type: ignore[misc]
-            Cost.RELAX,
-        )
+        trees = {"none": _with_topology(waiting.job.sub_groups, group.name, None)}
+        before = f"preferred {constraint.preferred}"
+        if required := constraint.required:
+            before = f"required {required}"
+            softer = msgspec.structs.replace(constraint, required="", preferred=required)
+            tree = _with_topology(waiting.job.sub_groups, group.name, softer)
+            trees = {f"preferred {required}": tree, **trees}
+
+        def edit(value: object, trees: Mapping[str, SubGroupRecord] = trees) -> Delta:
+            return Delta(jobs=(_job(waiting.job, sub_groups=trees[str(value)]),))
+
+        yield Ladder("topology", group.name, before, list(trees), edit, Cost.RELAX)
 
 
 _TOLERATE_ALL: Toleration = Toleration(key="", operator="Exists")
@@ -283,18 +309,18 @@ def more_nodes(waiting: Waiting) -> Iterator[Ladder]:
     like = min(sorted(kinds.values(), key=len)[-1], key=lambda node: node.name)
 
     def edit(value: object) -> Delta:
-        added = (
-            msgspec.structs.replace(
-                like,
-                name=f"{like.name}+{at}",
-                labels={**like.labels, LABEL_HOSTNAME: f"{like.name}+{at}"},
-            )
-            for at in range(_count(value))
-        )
-        return Delta(nodes=tuple(added))
+        return Delta(nodes=tuple(more_like(like, _count(value))))
 
     most = max(len(waiting.pending), _NODES_MAX)
     yield Ladder("nodes", f"like {like.name}", 0, range(1, most + 1), edit, Cost.GRANTED)
+
+
+def more_like(node: NodeRecord, count: int) -> Iterator[NodeRecord]:
+    """Empty nodes of the same kind."""
+    for at in range(count):
+        name = f"{node.name}+{at}"
+        labels = {**node.labels, LABEL_HOSTNAME: name}
+        yield msgspec.structs.replace(node, name=name, labels=labels)
 
 
 def higher_priority(waiting: Waiting) -> Iterator[Ladder]:
@@ -315,21 +341,28 @@ def higher_priority(waiting: Waiting) -> Iterator[Ladder]:
 def wait_for_jobs(waiting: Waiting) -> Iterator[Ladder]:
     """The first jobs to end are gone."""
     state = waiting.state
-    known = sorted((end_s, key) for key, end_s in waiting.ends.items() if key in state.jobs)
-    names = [key for _, key in known]
-
-    def edit(value: object) -> Delta:
-        ended = (task for key in names[: _count(value)] for task in state.tasks_of(key))
-        return Delta(
-            tasks=tuple(
-                _task(task, status=TaskStatus.SUCCEEDED)
-                for task in ended
-                if task.status in ACTIVE_USED
-            )
-        )
+    own = waiting.job.key
+    ends = ((end_s, key) for key, end_s in waiting.ends.items() if key in state.jobs)
+    names = [key for _, key in sorted(ends) if key != own][:_ENDS_MAX]
 
     yield Ladder(
-        "wait", ",".join(names), 0, range(1, len(names) + 1), edit, Cost.WAIT, is_bound=True
+        WAIT,
+        ",".join(names),
+        0,
+        range(1, len(names) + 1),
+        lambda value: ended(state, names[: _count(value)]),
+        Cost.WAIT,
+        is_bound=True,
+    )
+
+
+def ended(state: Variants, jobs: Iterable[str]) -> Delta:
+    """These jobs are over."""
+    tasks = (task for key in jobs for task in state.tasks_of(key))
+    return Delta(
+        tasks=tuple(
+            _task(task, status=TaskStatus.SUCCEEDED) for task in tasks if task.status in ACTIVE_USED
+        )
     )
 
 
@@ -341,6 +374,7 @@ DIMENSIONS: Sequence[Dimension] = (
     other_queue,
     fewer_members,
     smaller_request,
+    smaller_share,
     larger_bound,
     more_nodes,
     higher_priority,
@@ -386,11 +420,15 @@ def _with_leaf(tree: SubGroupRecord, name: str, **fields: object) -> SubGroupRec
     return msgspec.structs.replace(tree, children=children)
 
 
-def _with_preferred(tree: SubGroupRecord, name: str) -> SubGroupRecord:
-    """The tree with one group's required level only preferred."""
-    children = tuple(_with_preferred(child, name) for child in tree.children)
-    topology = tree.topology
-    if tree.name == name and topology is not None:
-        level = topology.required
-        topology = msgspec.structs.replace(topology, required="", preferred=level)
-    return msgspec.structs.replace(tree, children=children, topology=topology)
+def _with_topology(
+    tree: SubGroupRecord, name: str, topology: TopologyConstraint | None
+) -> SubGroupRecord:
+    """The tree with another constraint on the group of that name."""
+    children = tuple(_with_topology(child, name, topology) for child in tree.children)
+    own = topology if tree.name == name and tree.topology is not None else tree.topology
+    return msgspec.structs.replace(tree, children=children, topology=own)
+
+
+def _with_share(task: TaskRecord, field: str, most: int) -> TaskRecord:
+    less = min(getattr(task.gpu, field), most)
+    return _task(task, gpu=msgspec.structs.replace(task.gpu, **{field: less}))

@@ -8,7 +8,7 @@ import base64
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -20,6 +20,7 @@ from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.foresight.situation import Situation
 from muster.foresight.smallest import Change, Start, start_of
 from muster.foresight.variants import Variants
+from muster.foresight.when import Estimate
 from muster.foresight.why import Questions
 from muster.model.public_reasons import Why as PublicWhy
 from muster.model.public_reasons import why_of
@@ -30,6 +31,15 @@ from muster.model.records import JobRecord, TaskRecord
 GOOD_S = 600.0
 """How long a token is good at most."""
 _FORMAT = "p1"
+
+
+Estimates = Callable[[Situation], Mapping[str, Estimate]]
+"""When those that wait in a situation start, by key."""
+
+
+def no_estimates(_: Situation) -> Mapping[str, Estimate]:
+    """Nobody asks when."""
+    return {}
 
 
 class Verdict(StrEnum):
@@ -71,6 +81,8 @@ class JobPlan:
     start: Start | None
     why: PublicWhy | None
     changes: tuple[Change, ...] = ()
+    otherwise: Estimate | None = None
+    """When it starts if it waits; None: nobody asked."""
 
     @property
     def placement(self) -> Mapping[str, int]:
@@ -101,10 +113,11 @@ def plan(
     submission: Submission,
     budget_s: float = 0.0,
     elapsed_s: ElapsedS = no_time_passes,
+    estimates: Estimates = no_estimates,
 ) -> Plan:
     """One cycle with the submission in the cluster. `state` are variants of the situation's
     records; with a budget, which is for all jobs together, the smallest changes are looked for
-    where it waits.
+    where it waits. `estimates` says when those that wait start.
     """
     if submission.problems or not submission.jobs:
         problems = submission.problems or ("the manifest makes no pods of this scheduler",)
@@ -114,12 +127,21 @@ def plan(
         planned = replace(situation, snapshot=snapshot)
         search = _Search(Questions(planned, elapsed_s), elapsed_s, elapsed_s() + budget_s)
         jobs = tuple(_job_plan(planned, job.key, search) for job in submission.jobs)
+        if any(job.verdict is Verdict.WAITS for job in jobs):
+            jobs = _estimated(jobs, estimates(planned))
         evictions, is_complete = planned.result.plan.evictions, not planned.is_cut_short
     keys = {job.job for job in jobs}
     own = tuple(evict for evict in evictions if evict.actor in keys)
     verdict = next(one for one in _WORST_FIRST if any(job.verdict is one for job in jobs))
     digest = _digest(verdict, jobs)
     return Plan(verdict, jobs, own, (), digest, submission.warnings, is_complete)
+
+
+def _estimated(jobs: tuple[JobPlan, ...], starts: Mapping[str, Estimate]) -> tuple[JobPlan, ...]:
+    return tuple(
+        replace(job, otherwise=starts.get(job.job)) if job.verdict is Verdict.WAITS else job
+        for job in jobs
+    )
 
 
 @dataclass(frozen=True, slots=True)

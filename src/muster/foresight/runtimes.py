@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from math import log
 
 import msgspec
 import numpy as np
@@ -23,6 +25,8 @@ _TAIL = 0.3
 """How much longer than it has run already, on average, what outlasted all others runs on."""
 _TRUSTED = np.linspace(0.75, 1.25, 9)
 """What owners say, of whom nothing is known: nobody ends on the second."""
+_OF_LIMIT = np.linspace(0.25, 1.0, 9)
+"""Which part of a limit is used, where nothing is known: limits are far too long."""
 _LEAST = 1e-4
 _SERVICES = frozenset({"Deployment", "StatefulSet", "InferenceService", "Service", "Notebook"})
 _SUFFIX = re.compile(r"[-_.](?:[0-9a-f]{8,}|[0-9]+|(?=[a-z0-9]*\d)[a-z0-9]{5,10})$")
@@ -33,6 +37,8 @@ class Basis(StrEnum):
 
     GIVEN = "given"
     LEARNED = "learned"
+    LIMIT = "limit"
+    """Only after how long it would be ended."""
     NONE = "none"
 
 
@@ -51,6 +57,10 @@ class PastRun(msgspec.Struct, frozen=True):
     @property
     def ran_s(self) -> float:
         return max(self.ended_s - self.started_s, 0.0)
+
+    @property
+    def limit_s(self) -> float:
+        return ended_after_s(() if self.task is None else (self.task,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,15 @@ class Durations:
         outlives = (below > last) | (reached >= 1.0)
         return np.asarray(np.where(outlives, outlasts, found), dtype=np.float64)
 
+    def median_after(self, age_s: float) -> float:
+        """How long half of those run that have run for so long."""
+        below = int(np.searchsorted(self.lengths_s, age_s, side="right"))
+        reached = 0.0 if below == 0 else float(self.ended[below - 1])
+        at = int(np.searchsorted(self.ended, reached + (1.0 - reached) / 2))
+        if below == len(self.lengths_s) or at == len(self.lengths_s):
+            return max(float(self.lengths_s[-1]), age_s) * (1.0 + _TAIL * log(2.0))
+        return float(self.lengths_s[at])
+
     def _resampled(self, rand: np.random.Generator) -> Floats:
         """`ended` as other runs of the same kind might have shown it (Bayesian bootstrap): a few
         past runs say only about how long such jobs run, and all jobs of a future share the error.
@@ -97,13 +116,20 @@ class Known:
 
     durations: Durations
     unit_s: float = 1.0
+    limit_s: float = np.inf
+    """After which it is ended."""
 
     @property
     def basis(self) -> Basis:
         return self.durations.basis
 
     def quantile_s(self, part: float) -> float:
-        return self.durations.quantile_s(part) * self.unit_s
+        return min(self.durations.quantile_s(part) * self.unit_s, self.limit_s)
+
+    def median_after_s(self, age_s: float) -> float:
+        """How long half of those run that have run for so long."""
+        length_s = self.durations.median_after(age_s / self.unit_s) * self.unit_s
+        return max(min(length_s, self.limit_s), age_s)
 
 
 def stem(name: str) -> str:
@@ -122,6 +148,12 @@ def is_service(job: JobRecord) -> bool:
     return job.owner_kind in _SERVICES
 
 
+def ended_after_s(tasks: Iterable[TaskRecord]) -> float:
+    """When the last of them would be ended; inf: one of them never, or there are none."""
+    limits = [np.inf if task.ends_after_s is None else task.ends_after_s for task in tasks]
+    return max(limits, default=np.inf)
+
+
 class Runtimes:
     """What is known of all classes."""
 
@@ -132,7 +164,8 @@ class Runtimes:
         self._ended: dict[object, list[float]] = {}
         self._ages: dict[object, list[float]] = {}
         self._ratios: dict[str, list[float]] = {}
-        self._known: dict[object, Known] = {}
+        self._parts: list[float] = []
+        self._learned: dict[object, Durations] = {}
         self._said: dict[str, Durations] = {}
         for run in past:
             if run.failed and run.ran_s < _CRASH_S:
@@ -142,30 +175,42 @@ class Runtimes:
             if run.job.expected_runtime_s:
                 ratio = run.ran_s / run.job.expected_runtime_s
                 self._ratios.setdefault(run.job.user, []).append(ratio)
+            if (limit_s := run.limit_s) < np.inf:
+                self._parts.append(min(run.ran_s / limit_s, 1.0))
         for job, gpus, age_s in running:
             for key in _classes(job, gpus):
                 self._ages.setdefault(key, []).append(age_s)
 
-    def of(self, job: JobRecord, gpus: float) -> Known | None:
-        """None: nothing is known."""
+    def of(self, job: JobRecord, gpus: float, limit_s: float = np.inf) -> Known | None:
+        """None: nothing is known. `limit_s`: after which it is ended."""
         if job.expected_runtime_s:
-            return Known(self._said_by(job.user), job.expected_runtime_s)
+            return Known(self._said_by(job.user), job.expected_runtime_s, limit_s)
         for key in _classes(job, gpus):
             if len(self._ended.get(key, ())) >= ENOUGH:
-                if key not in self._known:
+                if key not in self._learned:
                     ended = self._ended[key][-NEWEST:]
-                    self._known[key] = Known(kaplan_meier(ended, self._ages.get(key, ())))
-                return self._known[key]
-        return None
+                    self._learned[key] = kaplan_meier(ended, self._ages.get(key, ()))
+                return Known(self._learned[key], 1.0, limit_s)
+        return None if limit_s == np.inf else Known(self._of_limits, limit_s, limit_s)
+
+    @cached_property
+    def _of_limits(self) -> Durations:
+        """Which part of their limits jobs use."""
+        return _parts(self._parts[-NEWEST:], _OF_LIMIT, Basis.LIMIT)
 
     def _said_by(self, user: str) -> Durations:
         """What comes of what this owner says, as parts of it: by how true it was before."""
         if user not in self._said:
             ratios = self._ratios.get(user, ())[-NEWEST:]
-            parts = np.sort(np.array(ratios)) if len(ratios) >= ENOUGH else _TRUSTED
-            ended = np.arange(1, len(parts) + 1) / len(parts)
-            self._said[user] = Durations(np.maximum(parts, _LEAST), ended, Basis.GIVEN)
+            self._said[user] = _parts(ratios, _TRUSTED, Basis.GIVEN)
         return self._said[user]
+
+
+def _parts(seen: Sequence[float], otherwise: Floats, basis: Basis) -> Durations:
+    """Parts of something that was said; `otherwise` where too little was seen."""
+    parts = np.sort(np.array(seen)) if len(seen) >= ENOUGH else otherwise
+    ended = np.arange(1, len(parts) + 1) / len(parts)
+    return Durations(np.maximum(parts, _LEAST), ended, basis)
 
 
 def kaplan_meier(ended_s: Sequence[float], running_s: Sequence[float]) -> Durations:

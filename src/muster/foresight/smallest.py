@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from muster.engine.cycle import CycleResult
 from muster.engine.plan import Evict
 from muster.foresight.budget import ENDLESS, Budget, is_cut_short
-from muster.foresight.changes import Cost, Ladder, Needs
+from muster.foresight.changes import WAIT, Cost, Ladder, Needs, ended
 from muster.foresight.situation import Rules, decided
 from muster.foresight.variants import Variants
 from muster.model.record_changes import Delta
@@ -122,6 +122,26 @@ def confirmed(prober: Prober, change: Change, budget: Budget) -> Change | None:
     return None if start is None else replace(change, start=start, verified=Needs.CYCLE)
 
 
+def without_idle_waits(prober: Prober, state: Variants, change: Change, budget: Budget) -> Change:
+    """Of jobs that are waited for those that matter: on the nodes that it starts on, and the last;
+    all of them where that does not start it.
+    """
+    names = change.subject.split(",")
+    if change.what != WAIT or len(names) == 1 or budget.is_spent:
+        return change
+    nodes = set(change.start.nodes)
+    there = [
+        name
+        for name in names
+        if name == names[-1] or any(task.node in nodes for task in state.tasks_of(name))
+    ]
+    edit = ended(state, there)
+    start = prober.start(edit, change.verified, budget) if len(there) < len(names) else None
+    if start is None:
+        return change
+    return replace(change, subject=",".join(there), after=len(there), start=start, edit=edit)
+
+
 _Tried = Callable[[int], Start | None]
 
 
@@ -155,6 +175,6 @@ def _first(tried: _Tried, steps: Sequence[object], budget: Budget) -> tuple[int,
 
 def _subject(ladder: Ladder, at: int) -> str:
     """For waiting: the jobs that are waited for."""
-    if ladder.what != "wait":
+    if ladder.what != WAIT:
         return ladder.subject
     return ",".join(ladder.subject.split(",")[: at + 1])

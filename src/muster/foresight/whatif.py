@@ -6,15 +6,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from muster.engine.plan import Evict
+from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.engine.session import Session
+from muster.foresight.arrivals import Past
+from muster.foresight.outlook import Outlook, outlook, with_same_draws
 from muster.foresight.situation import Rules, Situation
 from muster.foresight.variants import Variants
+from muster.foresight.when import Asked
 from muster.model.record_changes import Delta
 from muster.model.records import UNLIMITED
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.axis import GPU_UNIT, QUEUE_RESOURCES
 
 _GPU = QUEUE_RESOURCES.index("gpu")
+_MOVED_S = 300.0
+"""Starts that move by less are told apart by nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,55 @@ def difference(
         tuple(sorted(below)),
         not (situation.is_cut_short or changed.is_cut_short),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The hours after, without the change and with it, in the same futures."""
+
+    before: Outlook
+    after: Outlook
+
+    @property
+    def why_not(self) -> str:
+        """Why nothing can be said; "": something is."""
+        return self.before.why_not or self.after.why_not
+
+    def waits_s(self) -> Mapping[str, tuple[float, float]]:
+        """How long jobs of each queue still wait on average, of those that wait now."""
+        if self.why_not:
+            return {}
+        queues = set(self.before.queues.values()) & set(self.after.queues.values())
+        return {
+            queue: (self.before.mean_wait_s(queue), self.after.mean_wait_s(queue))
+            for queue in sorted(queues)
+        }
+
+    def moved_s(self) -> Mapping[str, float]:
+        """By how much jobs start later (earlier: below zero), the most moved first."""
+        both = self.before.waits_s.keys() & self.after.waits_s.keys()
+        moved = {job: self.after.waits_s[job] - self.before.waits_s[job] for job in both}
+        found = [(job, by_s) for job, by_s in moved.items() if abs(by_s) >= _MOVED_S]
+        return dict(sorted(found, key=lambda one: (-abs(one[1]), one[0])))
+
+
+def ahead(
+    situation: Situation,
+    state: Variants,
+    edit: Delta,
+    rules: Rules | None,
+    past: Past,
+    asked: Asked,
+    elapsed_s: ElapsedS = no_time_passes,
+) -> Ahead:
+    """The hours after. `state` are variants of the situation's records. Each of the two has half of
+    the time.
+    """
+    asked = with_same_draws(asked, situation)
+    before = outlook(situation, past, asked, elapsed_s)
+    with state.variant(edit) as snapshot:
+        changed = replace(situation, snapshot=snapshot, rules=rules or situation.rules)
+        return Ahead(before, outlook(changed, past, asked, elapsed_s))
 
 
 def _shares(situation: Situation) -> dict[str, float]:

@@ -12,17 +12,18 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 
+from muster.api.names import ANNOTATION_EXPECTED_RUNTIME
 from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.foresight.arrivals import Past, expected
 from muster.foresight.course import Course, Future, OutOfTime
 from muster.foresight.forward import player
-from muster.foresight.journal.events import gpus_of
 from muster.foresight.runtimes import Basis, Durations, Known, Runtimes, is_service
 from muster.foresight.situation import Situation
+from muster.foresight.work import age_s, work_of
 from muster.model.public_reasons import why_of
 from muster.model.reason_codes import Category
 from muster.model.records import ClusterRecords, JobRecord
-from muster.model.status import ACTIVE_ALLOCATED, TaskStatus
+from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
 from muster.numerics.arrays import Bools, Floats, Rows
 
@@ -66,6 +67,8 @@ class Asked:
     """Whether jobs that cannot fit have their turn in the order too: the engine's order to the
     last job, and several times the work.
     """
+    seed: int | None = None
+    """What is drawn follows from it; None: from the generation of the snapshot."""
 
 
 def when(
@@ -77,7 +80,7 @@ def when(
     """Estimates for all jobs that wait, by key."""
     asked = asked or Asked()
     until_s = elapsed_s() + asked.budget_s
-    futures = _Futures(situation, past, asked)
+    futures = Futures(situation, past, asked)
     if not futures.waiting:
         return {}
     starts = player(futures.course, futures.rows, lambda: elapsed_s() >= until_s)
@@ -92,8 +95,18 @@ def when(
     return {one.job: one for one in made}
 
 
-class _Futures:
+class Futures:
     """The course of all futures, and what each draws."""
+
+    course: Course
+    waiting: list[str]
+    """Jobs that wait, by key."""
+    rows: list[int]
+    """Of each of them."""
+    comes: Rows
+    """Jobs that may come."""
+    gpus: Mapping[str, float]
+    """That each job asks for."""
 
     def __init__(self, situation: Situation, past: Past, asked: Asked) -> None:
         self._situation, self._asked = situation, asked
@@ -101,36 +114,28 @@ class _Futures:
         self._expected = expected(past, base, now_s, asked.horizon_s)
         snapshot = snapshot_of(self._expected.added_to(base))
         jobs = snapshot.jobs
-        self._comes = np.array([jobs.row[one.key] for one in self._expected.jobs], dtype=np.int64)
+        self.comes = np.array([jobs.row[one.key] for one in self._expected.jobs], dtype=np.int64)
         self.course = Course(
             snapshot,
-            self._comes,
+            self.comes,
             situation.rules,
             now_s,
             asked.horizon_s,
             asked.period_s,
             asked.is_exact,
         )
-        gpus: dict[str, float] = {}
-        held, pending = set[str](), set[str]()
-        for task in base.tasks:
-            gpus[task.job] = gpus.get(task.job, 0.0) + gpus_of(task)
-            if task.status in ACTIVE_ALLOCATED:
-                held.add(task.job)
-            elif task.status is TaskStatus.PENDING:
-                pending.add(task.job)
-        for one in self._expected.jobs:
-            gpus[one.key] = self._expected.gpus[one.key]
-        self._gpus = gpus
-        self._runs = [jobs.row[key] for key in sorted(held & jobs.row.keys())]
-        self.waiting = sorted(pending - held)
+        work = work_of((*base.tasks, *self._expected.tasks))
+        gpus = self.gpus = work.gpus
+        self._runs = [jobs.row[key] for key in sorted(work.held & jobs.row.keys())]
+        self.waiting = sorted(work.pending - work.held - self._expected.gpus.keys())
         self.rows = [jobs.row[key] for key in self.waiting]
         running = [
             (jobs.records[row], gpus[jobs.keys[row]], self._age_s(row)) for row in self._runs
         ]
         runtimes = Runtimes(past.runs, running)
         self._known = {
-            row: runtimes.of(jobs.records[row], gpus.get(key, 0.0)) for key, row in jobs.row.items()
+            row: runtimes.of(jobs.records[row], gpus.get(key, 0.0), work.limit_s(key))
+            for key, row in jobs.row.items()
         }
         self._groups = _groups(self._known)
         self._ages_s = np.zeros(len(jobs.live))
@@ -141,14 +146,17 @@ class _Futures:
 
     def drawn(self, number: int) -> Future:
         """What one future draws."""
-        rand = np.random.default_rng((self._situation.snapshot.generation, number))
+        given = self._asked.seed
+        seed = self._situation.snapshot.generation if given is None else given
+        rand = np.random.default_rng((seed, number))
         now_s, count = self.course.now_s, len(self._ages_s)
         lengths_s = np.full(count, np.inf)
-        for durations, rows, unit_s in self._groups:
-            lengths_s[rows] = durations.drawn(self._ages_s[rows] / unit_s, rand) * unit_s
+        for durations, rows, unit_s, limit_s in self._groups:
+            drawn_s = durations.drawn(self._ages_s[rows] / unit_s, rand) * unit_s
+            lengths_s[rows] = np.maximum(np.minimum(drawn_s, limit_s), self._ages_s[rows])
         ends_s = np.where(self._ends, now_s + lengths_s - self._ages_s, np.inf)
         comes_s = np.full(count, np.inf)
-        comes_s[self._comes] = self._expected.drawn(now_s, rand)
+        comes_s[self.comes] = self._expected.drawn(now_s, rand)
         return Future(ends_s, comes_s, lengths_s)
 
     def estimate(self, at: int, found: Floats) -> Estimate:
@@ -156,7 +164,7 @@ class _Futures:
         key, row, samples = self.waiting[at], self.rows[at], len(found)
         record = self.course.snapshot.jobs.records[row]
         nothing = Estimate(
-            key, basis=self._basis, samples=samples, of=class_of(record, self._gpus[key])
+            key, basis=self._basis, samples=samples, of=class_of(record, self.gpus[key])
         )
         if why := self._why_not(key, row, samples):
             return replace(nothing, why_not=why)
@@ -177,8 +185,15 @@ class _Futures:
             return f"it cannot start as it is: {why.dominant.code}"
         if not self.course.is_simulated[row]:
             return "jobs that share GPUs are not simulated"
+        return self.why_nothing(samples)
+
+    def why_nothing(self, samples: int) -> str:
+        """Why nothing can be said of anybody; "": something can."""
         if self._unknown > _UNKNOWN_MAX:
-            return f"of {self._unknown:.0%} of the GPUs in use nobody knows how long they will be"
+            return (
+                f"of {self._unknown:.0%} of the GPUs in use nobody knows how long they will be: "
+                f"owners say it by {ANNOTATION_EXPECTED_RUNTIME}"
+            )
         if samples < min(SAMPLES_MIN, self._asked.samples):
             return f"there was time for {samples} futures only: ask when fewer jobs wait"
         return ""
@@ -192,7 +207,7 @@ class _Futures:
             found = self._known[row]
             counts[str(found.basis if found else Basis.NONE)] += 1
         for row in self._runs:
-            gpus = self._gpus[jobs.keys[row]]
+            gpus = self.gpus[jobs.keys[row]]
             in_use += gpus
             is_known = self._known[row] is not None or is_service(jobs.records[row])
             unknown += 0.0 if is_known else gpus
@@ -201,8 +216,7 @@ class _Futures:
         return parts, unknown / in_use if in_use else 0.0
 
     def _age_s(self, row: int) -> float:
-        since_s = self.course.snapshot.jobs.records[row].last_start_s
-        return 0.0 if since_s is None else max(self.course.now_s - since_s, 0.0)
+        return age_s(self.course.snapshot.jobs.records[row], self.course.now_s)
 
 
 def class_of(job: JobRecord, gpus: float) -> str:
@@ -210,17 +224,22 @@ def class_of(job: JobRecord, gpus: float) -> str:
     return f"{job.queue} {2 ** int(np.ceil(np.log2(max(gpus, 1.0))))}"
 
 
-def _groups(known: Mapping[int, Known | None]) -> list[tuple[Durations, Rows, Floats]]:
-    """Rows that are drawn from one distribution, with the unit of each."""
+def _groups(known: Mapping[int, Known | None]) -> list[tuple[Durations, Rows, Floats, Floats]]:
+    """Rows that are drawn from one distribution, with the unit and the limit of each."""
     rows: dict[int, list[int]] = {}
     durations: dict[int, Durations] = {}
     for row, found in known.items():
         if found is not None:
             rows.setdefault(id(found.durations), []).append(row)
             durations[id(found.durations)] = found.durations
-    units = {row: found.unit_s for row, found in known.items() if found is not None}
+    bounds = {row: (one.unit_s, one.limit_s) for row, one in known.items() if one is not None}
     return [
-        (durations[key], np.array(own, dtype=np.int64), np.array([units[row] for row in own]))
+        (
+            durations[key],
+            np.array(own, dtype=np.int64),
+            np.array([bounds[row][0] for row in own]),
+            np.array([bounds[row][1] for row in own]),
+        )
         for key, own in rows.items()
     ]
 

@@ -11,7 +11,15 @@ from muster.foresight.budget import Budget
 from muster.foresight.changes import Cost, Ladder, Needs, Waiting, ladders
 from muster.foresight.order import Place, places
 from muster.foresight.situation import Situation
-from muster.foresight.smallest import Change, Prober, Start, confirmed, smallest, start_of
+from muster.foresight.smallest import (
+    Change,
+    Prober,
+    Start,
+    confirmed,
+    smallest,
+    start_of,
+    without_idle_waits,
+)
 from muster.foresight.success import why_there
 from muster.foresight.variants import Variants
 from muster.model.reasons import Refusal
@@ -164,7 +172,8 @@ class _Search:
             is_late = bool(kept) and self.budget.is_spent
             again = change if is_late else confirmed(self.prober, change, self.budget)
             if again is not None:
-                kept.append(again)
+                state = self.waiting.state
+                kept.append(without_idle_waits(self.prober, state, again, self.budget))
         return kept
 
     def _pairs(self, space: list[Ladder]) -> list[Change]:

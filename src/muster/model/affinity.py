@@ -6,7 +6,7 @@ InterPodAffinity, symmetry included: a pod that is already there may object to t
 like it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,8 +58,8 @@ class Affinities:
     ) -> None:
         self._nodes, self._presence, self._namespaces = nodes, presence, namespaces
         self._peers = PeerIndex([pod_class(shape) for shape in shapes], namespaces)
-        self._refusing = _Carried(shapes, _refusals, namespaces)
-        self._liking = _Carried(shapes, _likings, namespaces)
+        self._refusing = _Carried(shapes, _refusals, nodes, namespaces)
+        self._liking = _Carried(shapes, _likings, nodes, namespaces)
         self._known: dict[int, _Reading] = {}
 
     def concerns(self, constraints: Constraints) -> bool:
@@ -87,8 +87,8 @@ class Affinities:
         for wish in affinity.preferred:
             meant = self._peers.meant_by_all((wish.term,))
             total += wish.weight * self._in_domains(wish.term.topology_key, meant)
-        for weight, term, carriers in self._liking.meaning(constraints):
-            total += weight * self._in_domains(term.topology_key, carriers)
+        for weight, key, carriers in self._liking.meaning(constraints):
+            total += weight * self._in_domains(key, carriers)
         return total
 
     def _near_wanted(self, reading: "_Reading") -> Bools:
@@ -120,8 +120,12 @@ class Affinities:
             affinity, own = constraints.pod_affinity or _NO_AFFINITY, pod_class(constraints)
             terms = affinity.required
             means = (term_matches(term, own, self._namespaces) for term in terms)
-            avoided = ((t.topology_key, self._peers.meant_by(t)) for t in affinity.anti_required)
-            carried = ((t.topology_key, rows) for _, t, rows in self._refusing.meaning(constraints))
+            avoided = (
+                (term.topology_key, self._peers.meant_by(term))
+                for term in affinity.anti_required
+                if self._nodes.has_label(term.topology_key)
+            )
+            carried = ((key, rows) for _, key, rows in self._refusing.meaning(constraints))
             known = self._known[id(constraints)] = _Reading(
                 constraints,
                 tuple(dict.fromkeys(term.topology_key for term in terms)),
@@ -171,43 +175,65 @@ def domain_counts(nodes: NodeIndex, key: str, counts: Ints) -> Ints:
 
 
 class _Carried:
-    """Weighted terms that pods which are already there carry with them."""
+    """Weighted terms that pods which are already there carry with them.
+
+    Terms whose topology key no node has say nothing about any node, and are left out. Entries are
+    columns: whoever carries the same term has one each.
+    """
 
     def __init__(
         self,
         shapes: Sequence[Constraints],
         terms_of: _TermsOf,
+        nodes: NodeIndex,
         namespaces: NamespaceLabels,
     ) -> None:
-        self._carriers: dict[AffinityTerm, dict[int, list[int]]] = {}
+        carriers: dict[AffinityTerm, list[tuple[int, int]]] = {}
         for row, constraints in enumerate(shapes):
             if constraints.pod_affinity is not None:
                 for term, weight in _added_up(terms_of(constraints.pod_affinity)).items():
-                    by_weight = self._carriers.setdefault(term, {})
-                    by_weight.setdefault(weight, []).append(row)
+                    if nodes.has_label(term.topology_key):
+                        carriers.setdefault(term, []).append((row, weight))
         self._size = len(shapes)
-        self._index = TermIndex(self._carriers, namespaces)
-        self._known: dict[int, tuple[Constraints, list[tuple[int, AffinityTerm, Bools]]]] = {}
+        self._index = TermIndex(carriers, namespaces)
+        self._keys = list(dict.fromkeys(term.topology_key for term in self._index.terms))
+        code = {key: at for at, key in enumerate(self._keys)}
+        entries = [
+            (at, code[term.topology_key], row, weight)
+            for at, term in enumerate(self._index.terms)
+            for row, weight in carriers[term]
+        ]
+        columns = np.array(entries, np.int64).reshape(-1, 4)
+        self._term, self._key, self._row, self._weight = columns.T
+        self._known: dict[int, tuple[Constraints, list[tuple[int, str, Bools]]]] = {}
         """By identity, beside what keeps it."""
 
-    def meaning(self, constraints: Constraints) -> list[tuple[int, AffinityTerm, Bools]]:
-        """(weight, term, shapes that carry it) of the terms that mean such a pod."""
-        if not self._carriers:
+    def meaning(self, constraints: Constraints) -> list[tuple[int, str, Bools]]:
+        """(weight, topology key, shapes that carry terms of that weight in sum) of the terms that
+        mean such a pod.
+        """
+        if not self._keys:
             return []
         known = self._known.get(id(constraints))
         if known is None:
-            found = [
-                (weight, term, self._mask(rows))
-                for term in self._index.meaning(pod_class(constraints))
-                for weight, rows in self._carriers[term].items()
-            ]
+            found = list(self._found(self._index.meaning(pod_class(constraints))))
             known = self._known[id(constraints)] = (constraints, found)
         return known[1]
 
-    def _mask(self, rows: list[int]) -> Bools:
-        mask = np.zeros(self._size, np.bool_)
-        mask[rows] = True
-        return mask
+    def _found(self, terms: Ints) -> Iterator[tuple[int, str, Bools]]:
+        if not len(terms):
+            return
+        is_meant = np.zeros(len(self._index.terms), np.bool_)
+        is_meant[terms] = True
+        meant = np.flatnonzero(is_meant[self._term])
+        for key in np.unique(self._key[meant]).tolist():
+            of_key = meant[self._key[meant] == key]
+            rows, places = np.unique(self._row[of_key], return_inverse=True)
+            sums = np.bincount(places, self._weight[of_key]).astype(np.int64)
+            for weight in np.unique(sums[sums != 0]).tolist():
+                mask = np.zeros(self._size, np.bool_)
+                mask[rows[sums == weight]] = True
+                yield weight, self._keys[key], mask
 
 
 def _added_up(terms: Iterable[tuple[int, AffinityTerm]]) -> dict[AffinityTerm, int]:

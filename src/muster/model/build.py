@@ -126,7 +126,14 @@ def task_record(
         numa=numa_place(
             pod.metadata.annotations, bound.spec.predicted_numa_zones if bound is not None else ()
         ),
+        ends_after_s=_deadline_s(pod),
     )
+
+
+def _deadline_s(pod: Pod) -> float | None:
+    """A pod's own: that of a Job counts from its beginning, while pods still wait."""
+    given_s = pod.spec.active_deadline_seconds
+    return float(given_s) if given_s and given_s > 0 else None
 
 
 def task_status(

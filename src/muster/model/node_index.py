@@ -70,6 +70,10 @@ class NodeIndex:
             self._labels[key] = column
         return column
 
+    def has_label(self, key: str) -> bool:
+        """Whether any node has a label of this key."""
+        return key in self._label_keys
+
     @cached_property
     def _label_keys(self) -> frozenset[str]:
         return frozenset(key for node in self._nodes for key in node.labels)

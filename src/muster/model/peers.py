@@ -8,12 +8,13 @@ posting; a posting and its inverse cancel.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from muster.model.constraint_terms import AffinityTerm
 from muster.model.constraints import Constraints, Labels
-from muster.model.selectors import LabelSelector, Operator
+from muster.model.selectors import LabelSelector, Operator, Requirement
 from muster.numerics.interned import Bools
 from muster.numerics.segments import Ints
 
@@ -38,14 +39,15 @@ def term_matches(term: AffinityTerm, peer: PodClass, namespaces: NamespaceLabels
     """Whether the term means pods of this class."""
     if term.selector is None or not term.selector.matches(dict(peer.labels)):
         return False
-    return peer.namespace in term.namespaces or (
-        term.namespace_selector is not None
-        and term.namespace_selector.matches(namespaces.get(peer.namespace, {}))
-    )
+    return _is_in(_scope_of(term), peer.namespace, namespaces)
 
 
 class PeerIndex:
-    """Which shapes a selector means. Axes: S shapes, C classes."""
+    """Which shapes a selector means. Axes: S shapes, C classes.
+
+    A requirement is answered for all classes at once: selectors that insist on nothing mean most of
+    them, and anybody may write a hundred of those in each of a thousand pods.
+    """
 
     def __init__(self, shapes: Sequence[PodClass], namespaces: NamespaceLabels) -> None:
         self._namespaces = namespaces
@@ -54,20 +56,25 @@ class PeerIndex:
         self._codes = np.array(codes, np.int64)
         self._classes = list(self._code)
         self._known: dict[tuple[AffinityTerm, ...], Bools] = {}
-        self._having: dict[tuple[str, str], list[int]] = {}
+        self._having = _Lists()
+        """Classes by label pair, by label key, and by namespace."""
         for code, peer in enumerate(self._classes):
             for pair in peer.labels:
-                self._having.setdefault(pair, []).append(code)
+                self._having.add(pair, code)
+                self._having.add(pair[0], code)
+            self._having.add((peer.namespace,), code)
+        self._spaces = list(dict.fromkeys(peer.namespace for peer in self._classes))
+        self._in_scope: dict[_Scope, Bools] = {}
 
     def meant_by(self, term: AffinityTerm) -> Bools:
         """bool[S]: shapes whose pods the term means."""
         if term.selector is None:
             return np.zeros(len(self._codes), np.bool_)
-        return self._shapes(
-            code
-            for code in self._candidates(term.selector)
-            if term_matches(term, self._classes[code], self._namespaces)
-        )
+        matched = self._scope(_scope_of(term)).copy()
+        for requirement in term.selector.requirements:
+            self._narrow(matched, requirement)
+        shapes: Bools = matched[self._codes]
+        return shapes
 
     def meant_by_all(self, terms: tuple[AffinityTerm, ...]) -> Bools:
         """bool[S]: shapes whose pods every term means. Remembered: read it, do not change it."""
@@ -79,48 +86,161 @@ class PeerIndex:
             self._known[terms] = mask
         return mask
 
-    def _candidates(self, selector: LabelSelector) -> Iterable[int]:
-        """Classes that can match: those with a pair that some requirement insists on."""
-        insisting = [r for r in selector.requirements if r.operator is Operator.IN]
-        if not insisting:
-            return range(len(self._classes))
-        narrow = min(insisting, key=lambda r: sum(self._breadth(r.key, v) for v in r.values))
-        return sorted({c for v in narrow.values for c in self._having.get((narrow.key, v), ())})
+    def _scope(self, scope: "_Scope") -> Bools:
+        """bool[C]: classes of the namespaces that a term is about. Read it, do not change it."""
+        mask = self._in_scope.get(scope)
+        if mask is None:
+            if len(self._in_scope) >= _SCOPES_KEPT_MAX:
+                self._in_scope.clear()
+            mask = self._in_scope[scope] = np.zeros(len(self._classes), np.bool_)
+            for space in self._spaces:
+                if _is_in(scope, space, self._namespaces):
+                    mask[self._having[(space,)]] = True
+        return mask
 
-    def _breadth(self, key: str, value: str) -> int:
-        return len(self._having.get((key, value), ()))
-
-    def _shapes(self, codes: Iterable[int]) -> Bools:
-        matched = np.zeros(len(self._classes), np.bool_)
-        matched[list(codes)] = True
-        shapes: Bools = matched[self._codes]
-        return shapes
+    def _narrow(self, matched: Bools, requirement: Requirement) -> None:
+        """Leave those that meet the requirement."""
+        key, values = requirement.key, requirement.values
+        match requirement.operator:
+            case Operator.NOT_IN:
+                for value in values:
+                    matched[self._having[key, value]] = False
+                return
+            case Operator.DOES_NOT_EXIST:
+                matched[self._having[key]] = False
+                return
+        meets = np.zeros(len(self._classes), np.bool_)
+        match requirement.operator:
+            case Operator.EXISTS:
+                meets[self._having[key]] = True
+            case Operator.IN:
+                for value in values:
+                    meets[self._having[key, value]] = True
+            case _:
+                for code in np.flatnonzero(matched).tolist():
+                    meets[code] = requirement.matches(dict(self._classes[code].labels))
+        matched &= meets
 
 
 class TermIndex:
-    """Which of many terms mean a class: the question in the other direction."""
+    """Which of many terms mean a class: the question in the other direction.
+
+    Terms are rows. Those that insist on labels are found by these, and count their requirements;
+    of the others all are meant but those that a label of the class bars.
+    """
 
     def __init__(self, terms: Iterable[AffinityTerm], namespaces: NamespaceLabels) -> None:
         self._namespaces = namespaces
-        self._by_pair: dict[tuple[str, str], list[AffinityTerm]] = {}
-        self._others: list[AffinityTerm] = []
-        for term in dict.fromkeys(terms):
-            self._file(term)
+        self.terms = [term for term in dict.fromkeys(terms) if term.selector is not None]
+        self._insisting, self._barring = _Lists(), _Lists()
+        self._scopes: dict[_Scope, int] = {}
+        self._in_scope: dict[str, Bools] = {}
+        """By namespace: scopes that take it in."""
+        filed = [self._file(row, term) for row, term in enumerate(self.terms)]
+        self._insists = np.array([insists for insists, _ in filed], np.int64)
+        """How many requirements of a term must be found in the labels."""
+        self._scope = np.array([scope for _, scope in filed], np.int64)
+        self._open = np.flatnonzero(self._insists == 0)
 
-    def meaning(self, peer: PodClass) -> list[AffinityTerm]:
-        """The terms that mean pods of this class."""
-        found = [t for pair in peer.labels for t in self._by_pair.get(pair, ())] + self._others
-        return [t for t in dict.fromkeys(found) if term_matches(t, peer, self._namespaces)]
+    def meaning(self, peer: PodClass) -> Ints:
+        """Rows of the terms that mean pods of this class, each once."""
+        marks = [mark for key, value in peer.labels for mark in (key, (key, value))]
+        met = np.concatenate([self._insisting[mark] for mark in marks] or [_NONE])
+        rows, times = np.unique(met, return_counts=True)
+        rows = np.concatenate([self._open, rows[times == self._insists[rows]]])
+        barred = np.concatenate([self._barring[mark] for mark in marks] or [_NONE])
+        if len(barred):
+            is_free = np.ones(len(self.terms), np.bool_)
+            is_free[barred] = False
+            rows = rows[is_free[rows]]
+        found: Ints = rows[self._scopes_of(peer.namespace)[self._scope[rows]]]
+        return self._judged(found, peer)
 
-    def _file(self, term: AffinityTerm) -> None:
-        if term.selector is None:
-            return
+    def _file(self, row: int, term: AffinityTerm) -> tuple[int, int]:
+        """How many requirements insist on a label, and the scope."""
+        assert term.selector is not None
+        insists = 0
         for requirement in term.selector.requirements:
-            if requirement.operator is Operator.IN:
-                for value in requirement.values:
-                    self._by_pair.setdefault((requirement.key, value), []).append(term)
-                return
-        self._others.append(term)
+            key, values = requirement.key, requirement.values
+            match requirement.operator:
+                case Operator.IN:
+                    insists += 1
+                    for value in values:
+                        self._insisting.add((key, value), row)
+                case Operator.EXISTS:
+                    insists += 1
+                    self._insisting.add(key, row)
+                case Operator.NOT_IN:
+                    for value in values:
+                        self._barring.add((key, value), row)
+                case Operator.DOES_NOT_EXIST:
+                    self._barring.add(key, row)
+        return insists, self._scopes.setdefault(_scope_of(term), len(self._scopes))
+
+    def _scopes_of(self, space: str) -> Bools:
+        mask = self._in_scope.get(space)
+        if mask is None:
+            found = [_is_in(scope, space, self._namespaces) for scope in self._scopes]
+            mask = self._in_scope[space] = np.array(found, np.bool_)
+        return mask
+
+    def _judged(self, rows: Ints, peer: PodClass) -> Ints:
+        """Without those of which a comparison of numbers says no."""
+        if not self._compares:
+            return rows
+        labels = dict(peer.labels)
+        return np.array([row for row in rows.tolist() if self._agrees(row, labels)], np.int64)
+
+    def _agrees(self, row: int, labels: Mapping[str, str]) -> bool:
+        selector = self.terms[row].selector
+        return row not in self._compares or (selector is not None and selector.matches(labels))
+
+    @cached_property
+    def _compares(self) -> frozenset[int]:
+        """Terms with requirements that Kubernetes has for nodes only."""
+        return frozenset(
+            row
+            for row, term in enumerate(self.terms)
+            if term.selector is not None
+            and any(r.operator in _COMPARISONS for r in term.selector.requirements)
+        )
+
+
+_SCOPES_KEPT_MAX = 256
+"""Every term may have one of its own."""
+_COMPARISONS = (Operator.GREATER, Operator.LESS)
+_NONE: Ints = np.zeros(0, np.int64)
+_Scope = tuple[tuple[str, ...], LabelSelector | None]
+"""Namespaces by name, and by their labels."""
+
+
+def _scope_of(term: AffinityTerm) -> _Scope:
+    return term.namespaces, term.namespace_selector
+
+
+def _is_in(scope: _Scope, space: str, namespaces: NamespaceLabels) -> bool:
+    named, selector = scope
+    return space in named or (selector is not None and selector.matches(namespaces.get(space, {})))
+
+
+class _Lists:
+    """Numbers filed under marks: added one by one, read as arrays once all are there."""
+
+    def __init__(self) -> None:
+        self._filed: dict[object, list[int]] = {}
+        self._read: dict[object, Ints] = {}
+
+    def add(self, mark: object, number: int) -> None:
+        self._filed.setdefault(mark, []).append(number)
+
+    def __getitem__(self, mark: object) -> Ints:
+        found = self._read.get(mark)
+        if found is None:
+            listed = self._filed.get(mark)
+            if listed is None:
+                return _NONE
+            found = self._read[mark] = np.array(listed, np.int64)
+        return found
 
 
 class Presence:

@@ -36,7 +36,7 @@ IRRELEVANT: Final[Mapping[str, str]] = {
     "host_network": "the ports that it takes stand in the containers",
     "restart_policy": "it has no say in where a pod runs",
     "termination_grace_period_seconds": "it has no say in where a pod runs",
-    "active_deadline_seconds": "it has no say in where a pod runs",
+    "active_deadline_seconds": "how long it runs at most, is read from the pod itself",
 }
 """Fields of a pod's spec that change nothing in what it asks for, and why not."""
 READ_WITH_MORE: Final = (

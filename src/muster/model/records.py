@@ -167,6 +167,8 @@ class TaskRecord(msgspec.Struct, frozen=True):
     the claims do not show them yet."""
     numa: tuple[NumaShare, ...] = ()
     """Where on its node it is, as far as that is known."""
+    ends_after_s: float | None = None
+    """Once it has run for so long it is ended; None: never for that."""
     terms: PodTerms | None = None
 
 

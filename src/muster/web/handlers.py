@@ -15,14 +15,16 @@ from muster.base.timefmt import rfc3339
 from muster.engine.config.told import told
 from muster.engine.profiles.known import MUSTER
 from muster.foresight.calibration import COVERS
+from muster.foresight.changes import more_like
 from muster.foresight.estimates import EstimateLog
 from muster.foresight.journal.events import KINDS, REFUSED, Event
 from muster.foresight.journal.reader import NoJournal, Query, history
 from muster.foresight.order import job_order
-from muster.foresight.plan import checked, held, plan, token_of
+from muster.foresight.plan import checked, held, no_estimates, plan, token_of
 from muster.foresight.situation import Rules, rules_of
 from muster.foresight.variants import Variants
 from muster.foresight.whatif import difference
+from muster.foresight.why import State
 from muster.model.reason_codes import CODES
 from muster.model.record_changes import Delta
 from muster.model.records import QueueRecord
@@ -37,6 +39,7 @@ from muster.web.tracks import Tracks
 from muster.web.usage import POINTS_MAX, UsageFile
 from muster.web.views.answer_shapes import Diff
 from muster.web.views.answers import (
+    ahead_view,
     event_view,
     evictions,
     no_estimate,
@@ -54,6 +57,8 @@ _CONF_PARTS_MAX: Final = 64
 _DECIDED: Final = tuple(kind for kind in KINDS if kind != REFUSED)
 _DECIDED_MAX: Final = 5
 _SPAN_S: Final = 7 * 86400.0
+_HOURS_MAX: Final = 24
+_ADDED_MAX: Final = 1000
 _SPAN_MAX_S: Final = 36 * 86400.0
 _PRIORITY_MAX: Final = 2**31 - 1
 """As of pods: Kubernetes keeps 32 bits."""
@@ -109,6 +114,8 @@ class PlanQuestion(msgspec.Struct, forbid_unknown_fields=True):
     token: str = ""
     search: bool = False
     """Whether to look for the smallest changes where it waits."""
+    when: bool = False
+    """Whether to estimate when it starts where it waits."""
 
 
 class QueueChange(msgspec.Struct, forbid_unknown_fields=True):
@@ -121,12 +128,16 @@ class QueueChange(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WhatIf(msgspec.Struct, forbid_unknown_fields=True):
-    """Another policy: queue fields, a configuration, nodes that are lost or drained."""
+    """Another policy: queue fields, a configuration, nodes that come, are lost or drained."""
 
     queues: dict[str, QueueChange] = {}
     conf: str | None = None
     without_nodes: list[str] = []
     drained_nodes: list[str] = []
+    added_nodes: dict[str, int] = {}
+    """How many more like each of these."""
+    hours: float = 0.0
+    """How far to look ahead; 0: at what is decided at once only."""
 
 
 _Handler = Callable[[Asked], Awaitable[Any]]
@@ -172,8 +183,9 @@ class Handlers:
         searches = asked.query.get("search", "true") != "false"
 
         def answer(seen: Seen) -> Any:
-            found = seen.questions.why(asked.job, self._why_budget_s, searches=searches)
-            return why_view(found, seen.situation, self._decided(asked.job))
+            ends = self._estimator.ends(seen) if searches else {}
+            found = seen.questions.why(asked.job, self._why_budget_s, ends, searches)
+            return why_view(found, seen.situation, self._decided(asked.job), ends)
 
         return await self._cluster.ask(answer, asked.reader)
 
@@ -190,7 +202,11 @@ class Handlers:
             state = seen.questions.job_state(asked.job)
             found = self._estimator.estimates(seen).get(asked.job)
             if found is None:
-                return no_estimate(f"it does not wait: {state}")
+                return no_estimate(
+                    "its minimum runs; when more of its pods start is not estimated"
+                    if state is State.WAITING
+                    else f"it does not wait: {state}"
+                )
             return start_view(found, seen.situation)
 
         return await self._cluster.ask(answer, asked.reader)
@@ -321,8 +337,14 @@ class Handlers:
             situation = seen.situation
             submission = submission_of(manifests, question.namespace, world, situation.now_s)
             budget_s = self._why_budget_s / 2 if question.search else 0.0
+            foretold = self._estimator.foretold
             found = plan(
-                situation, seen.state, submission, budget_s, self._cluster.clock.monotonic_s
+                situation,
+                seen.state,
+                submission,
+                budget_s,
+                self._cluster.clock.monotonic_s,
+                (lambda planned: foretold(seen, planned)) if question.when else no_estimates,
             )
             if question.token:
                 token = checked(question.token, key)
@@ -337,8 +359,12 @@ class Handlers:
 
         def answer(seen: Seen) -> Any:
             rules = None if question.conf is None else _rules(question.conf)
-            found = difference(seen.situation, seen.state, _edit(question, seen), rules)
+            edit = _edit(question, seen)
+            found = difference(seen.situation, seen.state, edit, rules)
             snapshot = seen.situation.snapshot
+            later = None
+            if (horizon_s := _horizon_s(question.hours)) > 0:
+                later = ahead_view(self._estimator.ahead(seen, edit, rules, horizon_s), horizon_s)
             return Diff(
                 verdict=found.verdict(),
                 starts_only_with=list(found.starts_only_with),
@@ -348,9 +374,16 @@ class Handlers:
                 shares={name: list(moved) for name, moved in found.shares.items()},
                 below_quota=list(found.below_quota),
                 is_complete=found.is_complete,
+                ahead=later,
             )
 
         return await self._cluster.ask(answer, asked.reader)
+
+
+def _horizon_s(hours: float) -> float:
+    if not 0 <= hours <= _HOURS_MAX:
+        raise BadQuestion(f"hours: write a number from 0 to {_HOURS_MAX}")
+    return hours * 3600.0
 
 
 def _listed(kind: str, items: Any, total: int) -> dict[str, Any]:
@@ -393,14 +426,26 @@ def _edit(question: WhatIf, seen: Seen) -> Delta:
         if name not in state.queues:
             raise BadQuestion(f"queues: there is no queue {name[:80]}")
         queues.append(_changed(state.queues[name], change))
-    for name in (*question.without_nodes, *question.drained_nodes):
+    for name in (*question.without_nodes, *question.drained_nodes, *question.added_nodes):
         if name not in state.nodes:
             raise BadQuestion(f"nodes: there is no node {name[:80]}")
     drained = tuple(
         msgspec.structs.replace(state.nodes[name], is_unschedulable=True)
         for name in question.drained_nodes
     )
-    return Delta(queues=tuple(queues), nodes=drained, gone_nodes=tuple(question.without_nodes))
+    added = tuple(
+        node
+        for name, count in question.added_nodes.items()
+        for node in more_like(state.nodes[name], _added(name, count))
+    )
+    nodes = (*drained, *added)
+    return Delta(queues=tuple(queues), nodes=nodes, gone_nodes=tuple(question.without_nodes))
+
+
+def _added(name: str, count: int) -> int:
+    if not 0 < count <= _ADDED_MAX:
+        raise BadQuestion(f"added_nodes: {name[:80]}: write a number from 1 to {_ADDED_MAX}")
+    return count
 
 
 def _changed(queue: QueueRecord, change: QueueChange) -> QueueRecord:

@@ -14,6 +14,7 @@ from muster.foresight.forward import player
 from muster.foresight.runtimes import Basis, PastRun, Runtimes, kaplan_meier, stem
 from muster.foresight.situation import Situation, rules_of
 from muster.foresight.when import Asked, when
+from muster.foresight.work import expected_ends
 from muster.model.records import JobRecord
 from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables, snapshot_of
@@ -61,6 +62,53 @@ def test_what_its_owner_says_is_scaled_by_how_true_it_was() -> None:
     found = Runtimes(past).of(job, 1.0)
     assert found is not None
     assert found.quantile_s(0.5) == 500.0
+
+
+def limited(name: str, ran_s: float, limit_s: float) -> PastRun:
+    pod = make.with_fields(make.gang(name, 1, gpu=1, queue="a").tasks[0], ends_after_s=limit_s)
+    job = JobRecord(f"default/{name}", "a", owner_kind="Job")
+    return PastRun(job, 1.0, _NOW_S - ran_s, _NOW_S, task=pod)
+
+
+def test_a_limit_is_believed_where_nothing_else_is_known_and_as_far_as_limits_are_used() -> None:
+    job = JobRecord("default/new", "b", owner_kind="Pod")
+    new = Runtimes(()).of(job, 1.0, 1000.0)
+    assert new is not None
+    assert new.basis is Basis.LIMIT
+    assert 250.0 <= new.quantile_s(0.1) < new.quantile_s(0.9) <= 1000.0
+    past = [limited(name, 300.0, 3000.0) for name in ("a", "b", "c", "d")]
+    tenth = Runtimes([*past, limited("x", 50.0, 500.0)]).of(job, 1.0, 5000.0)
+    assert tenth is not None
+    assert (tenth.basis, tenth.quantile_s(0.5)) == (Basis.LEARNED, 300.0)
+
+
+def test_nobody_is_expected_to_run_longer_than_he_may() -> None:
+    said = JobRecord("default/x", "a", expected_runtime_s=5000.0)
+    found = Runtimes(()).of(said, 1.0, 1000.0)
+    assert found is not None
+    assert (found.basis, found.quantile_s(0.9)) == (Basis.GIVEN, 1000.0)
+    old = make.gang("old", 1, gpu=4, queue="a", nodes=("n1",), expected_runtime_s=72000.0)
+    pods = tuple(make.with_fields(task, ends_after_s=5400.0) for task in old.tasks)
+    world = make.cluster(
+        *_FULL, make.Workload(old.job, pods), make.gang("new", 1, gpu=4, queue="a")
+    )
+    start = when(Situation.of(world, _NOW_S), Past())["default/new"]
+    assert start.latest_s is not None
+    # It has run for an hour, and is ended half an hour from now.
+    assert start.latest_s <= _NOW_S + 1900
+
+
+def test_an_end_is_expected_of_what_runs_and_of_no_service() -> None:
+    runs = make.gang("runs", 1, gpu=1, queue="a", nodes=("n1",), expected_runtime_s=7200.0)
+    late = make.gang("late", 1, gpu=1, queue="a", nodes=("n1",), expected_runtime_s=600.0)
+    serves = make.gang("serves", 1, gpu=1, queue="a", nodes=("n1",), expected_runtime_s=600.0)
+    service = make.with_fields(serves.job, owner_kind="Deployment")
+    unknown = make.gang("unknown", 1, gpu=1, queue="a", nodes=("n1",))
+    world = make.cluster(*_FULL, runs, late, unknown, make.Workload(service, serves.tasks))
+    found = expected_ends(world, (), _NOW_S)
+    assert found.keys() == {"default/runs", "default/late"}
+    assert found["default/runs"] == _NOW_S + 3600.0
+    assert found["default/late"] > _NOW_S
 
 
 def test_crashes_are_not_learned_from() -> None:

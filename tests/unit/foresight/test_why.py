@@ -120,6 +120,40 @@ def test_waiting_names_the_jobs_that_have_to_end() -> None:
     assert why.changes[0].is_bound
 
 
+def test_of_jobs_that_are_waited_for_only_those_in_the_way_are_named() -> None:
+    """What ends earlier elsewhere, where the job may not go, helps nobody."""
+    beside = make.gang("beside", 1, gpu=2, queue="a", nodes=("n3",), is_preemptible=False)
+    world = make.cluster(
+        *_FULL, make.node("n3", gpu=2), beside, make.gang("train", 2, gpu=4, queue="a")
+    )
+    ends = {"default/beside": make.NOW_S + 60, "default/old": make.NOW_S + 600}
+    why = asked(world).why("default/train", ends=ends)
+    assert (why.changes[0].what, why.changes[0].subject) == ("wait", "default/old")
+
+
+def test_a_smaller_part_of_a_gpu_starts_what_no_shared_gpu_has_room_for() -> None:
+    held = make.gang("held", 1, gpu=0.6, queue="a", nodes=("n1",), is_preemptible=False)
+    world = make.cluster(
+        make.node("n1", gpu=1),
+        make.queue("a", quota_gpu=8),
+        held,
+        make.gang("train", 1, gpu=0.5, queue="a"),
+    )
+    found = changes(world)["share"]
+    assert (found.subject, found.before, found.after) == ("gpu fraction", 500, 400)
+    assert found.next_smaller == 450
+
+
+def test_a_topology_that_is_not_there_is_left_out() -> None:
+    train = make.gang("train", 2, gpu=1, queue="a")
+    for wish in ({"required": "rack"}, {"preferred": "rack"}):
+        lost = gang(2, TopologyConstraint("netwrk", **wish))
+        world = make.cluster(
+            *_FULL, make.Workload(make.with_fields(train.job, sub_groups=lost), train.tasks)
+        )
+        assert changes(world)["topology"].after == "none"
+
+
 def test_two_changes_are_tried_where_no_single_one_helps() -> None:
     world = make.cluster(
         make.node("n1", gpu=1, cpu=4),

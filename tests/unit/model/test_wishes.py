@@ -12,13 +12,26 @@ from muster.api.core import Pod
 from muster.api.validation.pods import placement_problems
 from muster.model import affinity, spread
 from muster.model.affinity import Affinities
-from muster.model.constraint_terms import AffinityTerm, HostPort, PodAffinity, SpreadConstraint
+from muster.model.constraint_terms import (
+    AffinityTerm,
+    HostPort,
+    PodAffinity,
+    SpreadConstraint,
+    WeightedTerm,
+)
 from muster.model.constraints import Constraints
 from muster.model.node_index import NodeIndex
 from muster.model.peers import Presence, term_matches
 from muster.model.pod_requirements import requirements_of
 from muster.model.records import NodeRecord
-from muster.model.selectors import LabelSelector, NodeSelector, NodeTerm, Operator, Requirement
+from muster.model.selectors import (
+    LabelSelector,
+    NodeSelector,
+    NodeTerm,
+    Operator,
+    Requirement,
+    requirement,
+)
 from muster.model.spread import Spreads
 
 _ZONES = [NodeRecord(f"n{i}", {}, {"zone": f"z{i % 2}"}) for i in range(4)]
@@ -60,6 +73,65 @@ def test_many_terms_about_one_topology_key_are_one_question(
     monkeypatch.setattr(affinity, "domain_counts", counted)
     affinities.verdict(shape)
     assert counted.calls == 2, "one for those it wants, one for those it does not"
+
+
+def test_terms_that_mean_almost_everybody_are_not_compared_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Forty pods of sixty such terms each: every pod would be compared with every term."""
+    pods = [
+        Constraints(
+            labels=(("app", f"a{pod}"),),
+            namespace="team",
+            pod_affinity=PodAffinity(
+                anti_required=_terms_but(pod, Operator.NOT_IN),
+                preferred=tuple(WeightedTerm(1, one) for one in _terms_but(pod, Operator.EXISTS)),
+            ),
+        )
+        for pod in range(40)
+    ]
+    compared = _Counting(Requirement.matches)
+    monkeypatch.setattr(Requirement, "matches", lambda *given: compared(*given))
+    affinities = Affinities(NodeIndex(_ZONES), pods, _one_of_each(40), {})
+    assert not any(affinities.verdict(pod).allowed.any() for pod in pods)
+    assert all(affinities.score(pod).min() > 0 for pod in pods)
+    assert compared.calls == 0
+
+
+def test_terms_about_a_topology_that_no_node_has_are_no_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terms = tuple(AffinityTerm(f"key-{at}", _selector("a0"), ("team",)) for at in range(50))
+    pod = Constraints(
+        labels=(("app", "a0"),),
+        namespace="team",
+        pod_affinity=PodAffinity(anti_required=terms),
+    )
+    affinities = Affinities(NodeIndex(_ZONES), [pod], _one_of_each(1), {})
+    counted = _Counting(affinity.domain_counts)
+    monkeypatch.setattr(affinity, "domain_counts", counted)
+    assert affinities.verdict(pod).allowed.all()
+    assert counted.calls == 0
+
+
+def _terms_but(pod: int, operator: Operator) -> tuple[AffinityTerm, ...]:
+    """Terms that differ from all others, and mean whoever has a label `app`."""
+    return tuple(
+        AffinityTerm(
+            "zone",
+            LabelSelector(
+                (requirement("app", operator, *own), requirement("x", Operator.NOT_IN, f"{at}"))
+            ),
+            ("team",),
+        )
+        for at in range(60)
+        for own in [(f"b{pod}-{at}",) if operator is Operator.NOT_IN else ()]
+    )
+
+
+def _one_of_each(shapes: int) -> Presence:
+    each = np.arange(shapes)
+    return Presence(each, each % len(_ZONES), len(_ZONES), shapes)
 
 
 def test_spread_constraints_are_read_once_for_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:

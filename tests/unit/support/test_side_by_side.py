@@ -13,7 +13,10 @@ def wheel(): ...
 def control_plane(): ...
 
 @pytest.fixture
-def start_control_plane(): ...
+def kube_folder(): ...
+
+@pytest.fixture
+def start_control_plane(kube_folder): ...
 
 def test_quick(): ...
 
@@ -27,6 +30,9 @@ def test_on_one_of_its_own(start_control_plane): ...
 
 @pytest.mark.kube
 def test_on_the_shared_one(control_plane): ...
+
+@pytest.mark.kube
+def test_on_one_that_it_asks_for(request): ...
 
 @pytest.mark.kube
 @pytest.mark.xdist_group("minors")
@@ -72,6 +78,7 @@ def test_tests_stay_with_those_that_share_a_plane_or_a_fixture_of_their_module(
         "test_of_the_wheel": "test_few.py",
         "test_on_one_of_its_own": None,
         "test_on_the_shared_one": "plain",
+        "test_on_one_that_it_asks_for": "plain",
         "test_on_an_older_one": None,
     }
 
@@ -79,16 +86,17 @@ def test_tests_stay_with_those_that_share_a_plane_or_a_fixture_of_their_module(
 def test_long_groups_come_first_and_what_takes_milliseconds_last(collected: _Collected) -> None:
     assert collected.order == [
         "test_on_the_shared_one",
+        "test_on_one_that_it_asks_for",
         "test_on_an_older_one",
-        "test_slow",
         "test_on_one_of_its_own",
+        "test_slow",
         "test_quick",
         "test_of_the_wheel",
     ]
 
 
-def test_there_is_one_process_more_than_there_are_cores(
+def test_there_are_two_processes_more_than_cores(
     monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    assert side_by_side.pytest_xdist_auto_num_workers(pytestconfig) == 3
+    assert side_by_side.pytest_xdist_auto_num_workers(pytestconfig) == 4

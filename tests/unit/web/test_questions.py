@@ -17,6 +17,7 @@ from tests.unit.foresight.test_journal import _CYCLES, recorded
 from muster.base.clock import VirtualClock
 from muster.base.log import Log, MemorySink
 from muster.base.offload import in_thread, inline
+from muster.base.timefmt import rfc3339
 from muster.foresight.estimates import EstimateLog
 from muster.foresight.journal.reader import Query, history
 from muster.foresight.situation import Rules, Situation, rules_of
@@ -112,6 +113,69 @@ async def test_why_names_the_code_the_place_and_what_would_help() -> None:
     assert why["changes"][0]["do"] == "4 pods instead of 6"
     assert why["changes"][0]["starts"] == "now"
     assert why["changes"][0]["verified"] == "cycle"
+
+
+_KNOWN = (
+    make.gang("old", 2, gpu=4, queue="a", nodes=("n1", "n2"), expected_runtime_s=7200.0),
+    make.gang("train", 1, gpu=4, queue="a", expected_runtime_s=3600.0),
+)
+
+
+async def test_why_names_the_job_to_wait_for_and_when_that_is_expected_to_end() -> None:
+    source = Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, *_KNOWN))
+    async with asking(source) as client:
+        first = (await got(client, "/api/v1/why/default/train"))["changes"][0]
+    assert first["do"] == "wait until default/old ended"
+    assert first["starts"] == "not before"
+    assert first["at"][:16] == rfc3339(make.NOW_S + 3600.0)[:16]
+
+
+async def test_a_plan_that_waits_says_when_it_starts_otherwise() -> None:
+    source = Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, *_KNOWN))
+    async with asking(source) as client:
+        asked = {"manifest": _POD, "when": True}
+        found = await posted(client, "/api/v1/plan", asked)
+        unasked = await posted(client, "/api/v1/plan", {"manifest": _POD})
+    async with asking() as client:
+        starts = await posted(client, "/api/v1/plan", asked)
+    assert found["verdict"] == "waits"
+    start = found["otherwise"]
+    assert rfc3339(make.NOW_S) < start["earliest"] <= start["at"] <= start["latest"]
+    assert unasked["otherwise"] is starts["otherwise"] is None
+
+
+async def test_another_policy_moves_waits_and_what_queues_hold_over_the_next_hours() -> None:
+    source = Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, *_KNOWN))
+    async with asking(source) as client:
+        more = {"added_nodes": {"n1": 1}, "hours": 6}
+        found = await posted(client, "/api/v1/whatif", more)
+        same = await posted(client, "/api/v1/whatif", {"hours": 6})
+        now = await posted(client, "/api/v1/whatif", {"added_nodes": {"n1": 1}})
+        far = await posted(client, "/api/v1/whatif", {"hours": 25}, 400)
+        many = await posted(client, "/api/v1/whatif", {"added_nodes": {"n1": 10**6}}, 400)
+    async with asking() as client:
+        unknown = await posted(client, "/api/v1/whatif", {"hours": 6})
+    ahead = found["ahead"]
+    assert found["starts_only_with"] == ["default/train"]
+    before, after = ahead["waits_min"]["a"]
+    assert after == 0.0 < before
+    assert ahead["moved_min"]["default/train"] == -before
+    held = ahead["held"]["a"]
+    assert [one[0] for one in held] == [8.0, 12.0]
+    assert held[0][-1] == held[1][-1] == 0.0
+    assert same["ahead"]["moved_min"] == {}
+    assert same["ahead"]["held"]["a"][0] == same["ahead"]["held"]["a"][1]
+    assert now["ahead"] is None
+    assert "hours" in far["error"]["message"]
+    assert "added_nodes" in many["error"]["message"]
+    assert "nobody knows" in unknown["ahead"]["why_not"]
+
+
+async def test_what_an_elastic_job_waits_for_beyond_its_minimum_is_not_estimated() -> None:
+    half = make.gang("half", 6, gpu=2, queue="a", minimum=2, nodes=("n1", "n1", "n2", "n2"))
+    async with asking(Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, half))) as client:
+        start = await got(client, "/api/v1/when/default/half")
+    assert start["why_not"].startswith("its minimum runs")
 
 
 async def test_the_order_and_the_rule_behind_it() -> None:

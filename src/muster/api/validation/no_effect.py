@@ -20,6 +20,8 @@ _JOB_ORDER: Final = "the order of jobs is not served as a page"
 _GANGS: Final = "whether a gang is ready is decided by no plugin"
 _ONE_PORT: Final = "probes are answered where metrics are"
 _GO: Final = "it is for schedulers in Go"
+_ADMISSION: Final = "the service admission answers for it: see admission.webhook"
+_PULLED: Final = "the kubelet's default is used"
 
 NO_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {
     SCHEDULER: {
@@ -43,6 +45,16 @@ NO_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {
         "spec.scheduler.GOGC": _GO,
         "spec.binder.probePort": _ONE_PORT,
         "spec.admission.webhook.probePort": _ONE_PORT,
+        "spec.global.daemonsetsTolerations": "nothing of ours runs on every node",
+        "spec.binder.resourceReservation.image.pullPolicy": _PULLED,
+        "spec.nodeScaleAdjuster.args.scalingPodImage.pullPolicy": _PULLED,
+        "spec.nodeScaleAdjuster.service.podDisruptionBudget": "it has one replica",
+        "spec.queueController.controllerService.webhook": _ADMISSION,
+        "spec.podGroupController.controllerService.webhook": _ADMISSION,
+        "spec.dashboard.service.k8sClientConfig": "it asks for little beside what it watches",
+        "spec.prometheus.externalPrometheusHealthProbe": (
+            "a scheduler that cannot read past usage says so itself, in its log and its metrics"
+        ),
         "spec.numaPlacementExporter": "nodes report their NUMA zones themselves",
         "spec.prometheus.sampleInterval": "serviceMonitor.interval says how often",
     },

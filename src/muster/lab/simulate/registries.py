@@ -70,6 +70,8 @@ def _names(key: object, wanted: frozenset[str]) -> bool:
         return key in wanted or key.rpartition("/")[2] in wanted
     if isinstance(key, tuple):
         return any(_names(part, wanted) for part in key)
+    if isinstance(key, _NOT_FOLLOWED):  # A class refers to a tuple in which it stands itself.
+        return False
     return any(
         _names(part, wanted) for part in gc.get_referents(key) if isinstance(part, str | tuple)
     )

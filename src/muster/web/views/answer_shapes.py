@@ -39,6 +39,8 @@ class ChangeView(Shape, frozen=True, kw_only=True):
     evicts: list[Eviction]
     verified: str
     """What was run with the change made: a whole cycle, or allocate alone."""
+    at: str | None = None
+    """When the last of those that are waited for is expected to end."""
 
 
 class Start(Shape, frozen=True, kw_only=True):
@@ -90,6 +92,8 @@ class PlanAnswer(Shape, frozen=True, kw_only=True):
     evicts: list[Eviction]
     reasons: list[dict[str, Any]]
     changes: list[ChangeView]
+    otherwise: Start | None
+    """When the last of what waits starts, if somebody asked for that."""
     problems: list[str]
     warnings: list[str]
     """What is odd about it and would be let in."""
@@ -122,6 +126,24 @@ class EventView(Shape, frozen=True, kw_only=True):
     cycle: int
 
 
+class Ahead(Shape, frozen=True, kw_only=True):
+    """How the next hours differ, in the same drawn futures without the change and with it."""
+
+    hours: float
+    waits_min: dict[str, list[float]]
+    """Mean wait from now of the jobs of each queue that wait now: before, after, in minutes; one
+    that waits beyond these hours counts with all of them.
+    """
+    moved_min: dict[str, float]
+    """Jobs that start at least five minutes later, or earlier (below zero); the most moved first.
+    """
+    at: list[str]
+    held: dict[str, list[list[float]]]
+    """GPUs that each queue holds at these moments: before, after."""
+    why_not: str
+    """Why nothing can be said."""
+
+
 class Diff(Shape, frozen=True, kw_only=True):
     """What another policy would decide otherwise."""
 
@@ -135,3 +157,5 @@ class Diff(Shape, frozen=True, kw_only=True):
     below_quota: list[str]
     is_complete: bool
     """Whether there was time for all searches."""
+    ahead: Ahead | None = None
+    """The hours after, if somebody asked for them."""

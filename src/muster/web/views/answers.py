@@ -1,21 +1,26 @@
 """Answers of `muster.foresight` as shapes."""
 
 from collections import Counter
-from collections.abc import Iterable
-from itertools import groupby
+from collections.abc import Iterable, Mapping
+from itertools import groupby, islice
+from types import MappingProxyType
 
 from muster.base.timefmt import rfc3339
 from muster.engine.plan import Evict
-from muster.foresight.changes import Needs
+from muster.foresight.changes import MEMORY_SHARE, WAIT, Needs
 from muster.foresight.journal.events import Event, gpus_of
+from muster.foresight.outlook import Outlook
 from muster.foresight.plan import GOOD_S, Plan, Verdict
 from muster.foresight.situation import Situation
 from muster.foresight.smallest import Change
+from muster.foresight.whatif import Ahead
 from muster.foresight.when import Estimate
 from muster.foresight.why import Why
 from muster.model.public_reasons import why_of
 from muster.model.reason_texts import amount
 from muster.model.snapshot import ClusterSnapshot
+from muster.numerics.axis import GPU_UNIT
+from muster.web.views.answer_shapes import Ahead as AheadView
 from muster.web.views.answer_shapes import (
     ChangeView,
     EventView,
@@ -26,10 +31,18 @@ from muster.web.views.answer_shapes import (
 )
 
 _MINUTE_S = 60.0
+_NAMED_MAX = 3
+_MOVED_MAX = 200
 _STEPS_S = (60.0, 300.0, 900.0, 3600.0)
+_NO_ENDS: Mapping[str, float] = MappingProxyType({})
 
 
-def why_view(why: Why, situation: Situation, decided: Iterable[Event] = ()) -> WhyView:
+def why_view(
+    why: Why,
+    situation: Situation,
+    decided: Iterable[Event] = (),
+    ends: Mapping[str, float] = _NO_ENDS,
+) -> WhyView:
     said = why_of(why.refusals)
     dominant = said.dominant if said else None
     return WhyView(
@@ -44,15 +57,20 @@ def why_view(why: Why, situation: Situation, decided: Iterable[Event] = ()) -> W
         because=why.because,
         decided=[event_view(event) for event in decided],
         place=why.place,
-        changes=[change_view(one, situation.snapshot) for one in why.changes],
+        changes=[change_view(one, situation.snapshot, ends) for one in why.changes],
         is_complete=why.is_complete,
         as_of=rfc3339(situation.now_s),
         generation=situation.snapshot.generation,
     )
 
 
-def change_view(change: Change, snapshot: ClusterSnapshot) -> ChangeView:
+def change_view(
+    change: Change, snapshot: ClusterSnapshot, ends: Mapping[str, float] = _NO_ENDS
+) -> ChangeView:
+    """`ends`: when jobs that run are expected to end."""
     starts = "after evictions" if change.start.evictions else "now"
+    awaited = change.subject.split(",") if change.what == WAIT else ()
+    last_s = max((ends[name] for name in awaited if name in ends), default=None)
     return ChangeView(
         do=in_words(change),
         what=change.what,
@@ -62,6 +80,7 @@ def change_view(change: Change, snapshot: ClusterSnapshot) -> ChangeView:
         starts="not before" if change.is_bound else starts,
         evicts=evictions(change.start.evictions, snapshot),
         verified="cycle" if change.verified is Needs.CYCLE else "allocate",
+        at=_rounded(last_s, _MINUTE_S),
     )
 
 
@@ -72,7 +91,9 @@ def in_words(change: Change) -> str:
     match change.what:
         case "members":
             group = f" in {change.subject}" if change.subject else ""
-            return f"{after} pods instead of {before}{group}"
+            return f"{_counted(after, 'pod')} instead of {before}{group}"
+        case "share" if isinstance(after, int) and isinstance(before, int):
+            return f"{_share(change.subject, after)} instead of {_share(change.subject, before)}"
         case "request" if isinstance(after, int) and isinstance(before, int):
             return f"{amount(resource, after)} a pod instead of {amount(resource, before)}"
         case "limit" | "quota" if isinstance(after, float) and isinstance(before, float):
@@ -82,7 +103,7 @@ def in_words(change: Change) -> str:
         case "queue":
             return f"queue {after} instead of {before}"
         case "topology":
-            return f"{after} instead of {before}"
+            return f"{'no topology' if after == 'none' else after} instead of {before}"
         case "constraint":
             return f"{change.subject}: {after}"
         case "preemptible":
@@ -90,10 +111,21 @@ def in_words(change: Change) -> str:
         case "priority":
             return f"priority {after} instead of {before}"
         case "nodes":
-            return f"{after} more nodes {change.subject}"
+            return f"{_counted(after, 'more node')} {change.subject}"
         case "wait":
-            return f"wait until {change.subject.replace(',', ', ')} ended"
+            names = change.subject.split(",")
+            more = len(names) - _NAMED_MAX
+            rest = f" and {more} more" if more > 0 else ""
+            return f"wait until {', '.join(names[:_NAMED_MAX])}{rest} ended"
     return f"{change.what}: {change.subject}: {before} -> {after}"
+
+
+def _counted(count: object, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _share(subject: str, value: int) -> str:
+    return f"{value} MiB of a GPU" if subject == MEMORY_SHARE else f"{value / GPU_UNIT:g} GPUs"
 
 
 def evictions(found: Iterable[Evict], snapshot: ClusterSnapshot) -> list[Eviction]:
@@ -121,6 +153,7 @@ def plan_answer(found: Plan, situation: Situation, token: str) -> PlanAnswer:
         evicts=evictions(found.evictions, snapshot),
         reasons=reasons,
         changes=[change_view(one, snapshot) for job in found.jobs for one in job.changes],
+        otherwise=_otherwise(found, situation),
         problems=list(found.problems),
         warnings=list(found.warnings),
         is_complete=found.is_complete,
@@ -128,6 +161,35 @@ def plan_answer(found: Plan, situation: Situation, token: str) -> PlanAnswer:
         good_until=rfc3339(situation.now_s + GOOD_S),
         as_of=rfc3339(situation.now_s),
     )
+
+
+def _otherwise(found: Plan, situation: Situation) -> Start | None:
+    """Of the job that starts last; one of which nobody can say counts as the last."""
+    estimates = [job.otherwise for job in found.jobs if job.otherwise is not None]
+    last = max(estimates, key=lambda one: (bool(one.why_not), one.likely_s or 0.0), default=None)
+    return None if last is None else start_view(last, situation)
+
+
+def ahead_view(found: Ahead, horizon_s: float) -> AheadView:
+    before, after = found.before, found.after
+    return AheadView(
+        hours=horizon_s / 3600.0,
+        waits_min={name: [_minutes(one) for one in both] for name, both in found.waits_s().items()},
+        moved_min={
+            job: _minutes(by_s) for job, by_s in islice(found.moved_s().items(), _MOVED_MAX)
+        },
+        at=[] if found.why_not else [rfc3339(at_s) for at_s in before.moments_s],
+        held={name: [_gpus(before, name), _gpus(after, name)] for name in before.held},
+        why_not=found.why_not,
+    )
+
+
+def _gpus(outlook: Outlook, queue: str) -> list[float]:
+    return [round(gpus, 2) for gpus in outlook.held.get(queue, ())]
+
+
+def _minutes(seconds: float) -> float:
+    return round(seconds / 60.0, 1)
 
 
 def event_view(event: Event) -> EventView:

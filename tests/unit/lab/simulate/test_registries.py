@@ -42,3 +42,9 @@ def test_events_that_were_written_may_name_the_gone() -> None:
     same = _Same(about, "Normal", "Evict", "Pod default/victim was preempted by default/gone")
     recorder._written.put(same, _Written(Key("default", "event"), 1))
     assert remembered(cast("Any", Service(recorder)), ["gone", "victim"]) == {}
+
+
+def test_maps_by_class_are_looked_through() -> None:
+    """A class refers to the tuple of its bases and itself."""
+    kept = {(Service, "gone"): 1, Service: 2}
+    assert remembered(cast("Any", Service(kept)), ["gone"]) == {"Service.kept": 1}
