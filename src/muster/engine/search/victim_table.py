@@ -114,13 +114,12 @@ class VictimTable:
 
     def movable(self) -> Bools:
         """Units of which each task has room on another node, as things are: bool[U]."""
-        version = self._session.ledger.version
-        if self._movable is None or self._movable[0] != version:
+        known, version = self._movable, self._session.ledger.version
+        if known is None or known[0] != version:
             has_room = self._have_room_elsewhere()
-            movable = np.logical_and.reduceat(has_room, self._start[:-1])
-            self._movable = (version, movable)
-        movable: Bools = self._movable[1]
-        return movable
+            found: Bools = np.logical_and.reduceat(has_room, self._start[:-1])
+            known = self._movable = (version, found)
+        return known[1]
 
     def _have_room_elsewhere(self) -> Bools:
         session, tasks = self._session, self._tasks
@@ -133,7 +132,8 @@ class VictimTable:
             if len(roomy):
                 where[row] = roomy[0] if len(roomy) == 1 else _IN_SEVERAL
         there = where[columns.shape[tasks]]
-        return (there != _NOWHERE) & (there != session.ledger.node[tasks])
+        found: Bools = (there != _NOWHERE) & (there != session.ledger.node[tasks])
+        return found
 
     def _joined(self) -> list[int]:
         """Units that were alone on a shared GPU and no longer are, or are on another one of their
