@@ -328,7 +328,8 @@ def _histogram(session: Session, shortage: Shortage) -> tuple[NodeCount, ...]:
     refused = shortage.codes[shortage.codes != Reason.NONE]
     codes = np.unique(refused, return_counts=True) if len(refused) else (refused, refused)
     for code, count in zip(*codes, strict=True):
-        key = (Reason(int(code) & ~AMONG_OTHERS), "")
+        reason = Reason(int(code) & ~AMONG_OTHERS)
+        key = (reason, _taint(session, shortage) if reason is Reason.TAINT else "")
         nodes[key] = nodes.get(key, 0) + int(count)
         alone[key] = alone.get(key, 0) + (0 if int(code) & AMONG_OTHERS else int(count))
     for place in np.flatnonzero(counts).tolist():
@@ -340,6 +341,13 @@ def _histogram(session: Session, shortage: Shortage) -> tuple[NodeCount, ...]:
         nodes[key] = nodes.get(key, 0) + int(counts[place])
     found = [NodeCount(key[0], n, key[1], alone.get(key, 0)) for key, n in nodes.items()]
     return tuple(sorted(found, key=lambda count: (-count.nodes, count.reason, count.subject)))
+
+
+def _taint(session: Session, shortage: Shortage) -> str:
+    """Of the nodes that refuse for a taint: the one that most of them have."""
+    refusing = (shortage.codes & ~AMONG_OTHERS) == Reason.TAINT
+    index, constraints = session.snapshot.nodes.index, shortage.shape.constraints
+    return index.taint_in_the_way(constraints.tolerations, refusing)
 
 
 def _evidence(session: Session, shortage: Shortage) -> tuple[Evidence, ...]:
