@@ -21,20 +21,20 @@ PAGE = ROOT / "docs" / "reference" / "reasons.md"
 SCENARIOS = ROOT / "tests" / "scenarios" / "reasons"
 
 ELSEWHERE: dict[Code, tuple[str, Refusal]] = {
-    Code.UNSUPPORTED: ("tests/unit/model/test_gpu_request.py", Refusal(Reason.LEGACY_MIG)),
+    Code.UNSUPPORTED: ("tests/unit/engine/plugins/test_predicates.py", Refusal(Reason.LEGACY_MIG)),
     Code.PLUGIN_FAILED: (
         "tests/unit/engine/test_plugin_guard.py",
         Refusal(Reason.PLUGIN_FAILED, subject="quota-of-ours (fits: KeyError: 'team')"),
     ),
     Code.REFUSED_BY_PLUGIN: (
-        "tests/unit/engine/test_public_reasons.py",
+        "tests/unit/engine/test_plugin_guard.py",
         Refusal(Reason.REFUSED_BY_PLUGIN, subject="quota-of-ours"),
     ),
     Code.HELD_FOR_OTHERS: (
         "tests/unit/engine/test_public_reasons.py",
         Refusal(Reason.ROOM_HELD, names=("team/owed",)),
     ),
-    Code.BINDING: ("tests/unit/engine/test_public_reasons.py", Refusal(Reason.BINDS)),
+    Code.BINDING: ("tests/unit/web/test_views.py", Refusal(Reason.BINDS)),
 }
 """Codes that no page of YAML can bring about: where they are shown, and what is said."""
 

@@ -61,6 +61,9 @@ FORMATS = {
     ("object", ""): "any",
 }
 
+ALSO_PARTS = ("io.k8s.api.core.v1.PersistentVolumeClaim",)
+"""Kinds that are parts of others too, and say there what they are."""
+
 
 def main() -> None:
     folder = Path(sys.argv[1])
@@ -79,7 +82,8 @@ def print_type(name: str, definition: dict[str, Any], nulls: set[tuple[str, str]
     print(name + (" atomic" if definition.get("x-kubernetes-map-type") == "atomic" else ""))
     required = set(definition.get("required", ()))
     for field, schema in sorted(definition.get("properties", {}).items()):
-        if field in ("apiVersion", "kind") and "x-kubernetes-group-version-kind" in definition:
+        is_kind = "x-kubernetes-group-version-kind" in definition and name not in ALSO_PARTS
+        if field in ("apiVersion", "kind") and is_kind:
             continue
         null = " null" if (name, field) in nulls else ""
         print(f"  {field}: {expression(schema)}{null}{' !' if field in required else ''}")

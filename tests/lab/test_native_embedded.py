@@ -52,7 +52,7 @@ def test_pods_share_the_claim_of_their_native_pod_group_and_it_is_reserved_for_t
 
         async def told() -> bool:
             texts = await lab.messages("Unschedulable", about="worker-0")
-            return any("Resource claim gpu does not exist" in text for text in texts)
+            return any("made for it of template not-for-pods yet" in text for text in texts)
 
         await lab.until(told)
         await _made_for(lab, group, entry)

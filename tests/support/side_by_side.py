@@ -6,8 +6,8 @@ fixture: an installed wheel, a Prometheus, a cluster with a past. Tests that jud
 the seconds stay together too, so that at least they do not disturb each other. What is long comes
 first (`--no-loadscope-reorder`): otherwise the last process works alone at the end.
 
-Where time is real a test waits for most of it. So there is one process more than there are cores:
-of those that hold a control plane one or the other waits, as a rule, for the programs beside it.
+Where time is real a test waits for most of it, and four of the long groups hold a control plane or
+start processes. So there are two processes more than cores.
 """
 
 import os
@@ -33,7 +33,7 @@ _LONG: Final = ("product", "plain", "image", "processes", "minors", "gangs")
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """What `-n auto` means."""
-    return (os.cpu_count() or 1) + 1
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(trylast=True)
@@ -63,12 +63,14 @@ def group_of(item: pytest.Item) -> str | None:
 
 
 def turn(item: pytest.Item) -> int:
-    """Long groups, then what takes seconds, then the rest: no long one is begun last."""
+    """Long groups, then what takes long, then the rest: no long one is begun last."""
     marked = item.get_closest_marker("xdist_group")
     if marked and marked.args[0] in _LONG:
         return _LONG.index(marked.args[0])
-    takes_long = any(map(item.get_closest_marker, ("kube", "slow", "prometheus", "browser")))
-    return len(_LONG) + (not takes_long)
+    if item.get_closest_marker("kube"):
+        return len(_LONG)
+    takes_seconds = any(map(item.get_closest_marker, ("slow", "prometheus", "browser")))
+    return len(_LONG) + (1 if takes_seconds else 2)
 
 
 def _shares_a_fixture(item: pytest.Item) -> bool:

@@ -95,6 +95,13 @@ these are very many, `SELECTOR_COST_PER_DEVICE` for each."""
 SELECTOR_COST_PER_DEVICE: Final = 500
 """Comparing a few attributes costs some dozens."""
 
+SELECTING_MAX: Final = 500_000
+"""What the selectors of one namespace's claims that were not met before may cost in one cycle, in
+Kubernetes' units: half a second at the worst. One that has begun is ended."""
+
+SELECTING_OF_ALL_MAX: Final = 2_000_000
+"""The same of all namespaces."""
+
 SELECTIONS_KEPT_MAX: Final = 1024
 """Selections of devices that are remembered: anybody who may write a claim may write new ones."""
 

@@ -211,8 +211,7 @@ ANNOTATION_EVICTOR_GROUP: Final = "evictor-pod-group-name"
 ANNOTATION_EVICTOR_NAMESPACE: Final = "evictor-pod-group-namespace"
 """On eviction events: the namespace of that pod group."""
 ANNOTATION_EVICTOR_ACTION: Final = "evictor-action-type"
-"""On eviction events: `reclaim`, `preempt`, `consolidation`, `defragmentation`, or
-`stalegangeviction`."""
+"""On eviction events: the action, such as `reclaim`, `consolidation` or `stalegangeviction`."""
 
 # --- Resources --------------------------------------------------------------------------------
 
@@ -412,8 +411,7 @@ SERVICE_SCALE_ADJUSTER: Final = "node-scale-adjuster"
 SERVICE_VOLCANO_CONTROLLERS: Final = "volcano-controllers"
 """Runs Volcano's Jobs, CronJobs, Commands and Queues, where a shard schedules for its users."""
 SERVICE_DASHBOARD: Final = "dashboard"
-"""Shows what the scheduler of a shard sees and decides; its Deployments are called after the
-shard."""
+"""Shows what the scheduler of a shard sees; its Deployments are called after the shard."""
 SERVICE_USAGE_PROMETHEUS: Final = "usage-prometheus"
 """In front of the managed Prometheus."""
 SERVICE_NUMA_EXPORTER: Final = "numa-placement-exporter"

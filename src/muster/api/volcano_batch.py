@@ -67,7 +67,16 @@ EVENTS: Final = (
 
 DEPENDS_ANY: Final = "any"
 DEPENDS_ALL: Final = "all"
-JOB_PLUGINS: Final = ("env", "svc", "ssh", "tensorflow", "pytorch", "mpi")
+JOB_PLUGINS: Final = (
+    "env",
+    "svc",
+    "ssh",
+    "tensorflow",
+    "pytorch",
+    "mpi",
+    "ray",
+    "hcclrank",
+)
 DEFAULT_MAX_RETRY: Final = 3
 
 LABEL_JOB: Final = "volcano.sh/job-name"
@@ -78,6 +87,7 @@ LABEL_PARTITION: Final = "volcano.sh/partition"
 """Which part of a task with a partition policy a pod belongs to: what sub-groups are made of."""
 ANNOTATION_JOB_VERSION: Final = "volcano.sh/job-version"
 """How often the job had been killed when the pod was made: an older pod belongs to the past."""
+ANNOTATION_RETRIES: Final = "volcano.sh/job-retry-count"
 ANNOTATION_TEMPLATE: Final = "volcano.sh/template-uid"
 ANNOTATION_RESTARTED: Final = "volcano.sh/restarted-by-policy"
 """On a pod that a policy replaces: it is going because of us, and its end is no event."""
@@ -155,7 +165,8 @@ class JobSpec(Struct):
     tasks: tuple[TaskSpec, ...] = ()
     policies: tuple[LifecyclePolicy, ...] = ()
     plugins: Annotated[
-        Mapping[str, tuple[str, ...]], Schema("env, svc, ssh, tensorflow, pytorch, mpi.")
+        Mapping[str, tuple[str, ...]],
+        Schema("env, svc, ssh, tensorflow, pytorch, mpi, ray, hcclrank."),
     ] = {}
     running_estimate: Annotated[Duration | None, Schema("For people.")] = None
     queue: Annotated[str, Schema("The queue that pays (default).")] = ""

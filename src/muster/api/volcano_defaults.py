@@ -12,6 +12,7 @@ _ALSO: Final[Mapping[str, tuple[str, ...]]] = {
     "tensorflow": ("svc",),
     "pytorch": ("svc",),
     "mpi": ("svc", "ssh"),
+    "ray": ("svc",),
 }
 """Plugins that need others."""
 

@@ -3,11 +3,15 @@
 A selector is evaluated once per distinct device as far as the expression can tell devices apart, so
 a thousand nodes with equal GPUs cost one evaluation; and only if all of its evaluations together
 cost what one claim may cost others. One that costs more selects nothing, and `problem` says so.
+Anybody may write a thousand selectors that are within that bound, in one claim: of those that were
+not met before, each namespace has so many evaluated in a cycle (`begin`), and the rest is looked at
+in later ones (`postpones`).
 Devices are in the order of driver, pool,
 slice and place in the slice: the order in which they are given out. Axes: D devices, N nodes.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +21,8 @@ import numpy as np
 
 from muster.api.bounds import (
     CEL_COST_MAX,
+    SELECTING_MAX,
+    SELECTING_OF_ALL_MAX,
     SELECTIONS_KEPT_MAX,
     SELECTOR_COST_MAX,
     SELECTOR_COST_PER_DEVICE,
@@ -36,6 +42,9 @@ NOWHERE = -1
 CounterKey = tuple[str, str, str, str]
 """Driver, pool, counter set, counter."""
 
+_COMPILING, _LOOKING, _EVALUATING = 200, 5, 40
+"""What it costs beside the steps of CEL, in those: an expression, to tell a device from others by
+it, and to ask it about a device. A step takes up to a microsecond."""
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MACROS = (".all(", ".exists", ".map(", ".filter(", "size(", ".transform")
 
@@ -82,12 +91,34 @@ class DevicePool:
             i: placed.nodes for i, placed in enumerate(found) if placed.nodes is not None
         }
         self._nodes = len(index)
+        self.has_postponed = False
+        """Whether some selector was not looked at in this cycle."""
+        self._spent: Counter[str] = Counter()
+        """In this cycle, by namespace."""
         self._masks: dict[tuple[object, ...], Bools] = {}
         self._selections: dict[str, _Selected] = {}
         self.counters = _counters(slices)
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def begin(self) -> None:
+        """A cycle begins."""
+        self._spent.clear()
+        self.has_postponed = False
+
+    def postpones(self, need: ClaimNeed, namespace: str) -> bool:
+        """Whether the selectors of a claim have to wait for a later cycle. Those for which there is
+        time are evaluated now, so the next one gets further.
+        """
+        for ask in (ask for alternatives in need.requests for ask in alternatives):
+            for expression in ask.selectors:
+                if not self._is_known(expression):
+                    if self._is_spent(namespace):
+                        self.has_postponed = True
+                        return True
+                    self._selected(expression, namespace)
+        return False
 
     def accepted(self, ask: DeviceNeed) -> Bools:
         """bool[D]: devices that pass the selectors, have the capacity, and whose taints are
@@ -161,16 +192,29 @@ class DevicePool:
                 return about_selector(ask, expression, problem)
         return ""
 
-    def _selected(self, expression: str) -> _Selected:
+    def _is_known(self, expression: str) -> bool:
+        """Whether it was evaluated; then it is one of those that are forgotten last."""
+        known = self._selections.pop(expression, None)
+        if known is not None:
+            self._selections[expression] = known
+        return known is not None
+
+    def _is_spent(self, namespace: str) -> bool:
+        return (
+            self._spent[namespace] >= SELECTING_MAX or self._spent.total() >= SELECTING_OF_ALL_MAX
+        )
+
+    def _selected(self, expression: str, namespace: str = "") -> _Selected:
         known = self._selections.get(expression)
         if known is None:
-            known = self._evaluated(expression)
+            known = self._evaluated(expression, namespace)
             _remember(self._selections, expression, known)
         return known
 
-    def _evaluated(self, expression: str) -> _Selected:
+    def _evaluated(self, expression: str, namespace: str) -> _Selected:
         """Which devices it selects; one that it cannot be evaluated for is not selected."""
         mask = np.zeros(len(self), np.bool_)
+        self._spent[namespace] += _COMPILING + _LOOKING * len(self)
         try:
             program = compiled(expression, ("device",))
         except BadExpression as refused:
@@ -181,6 +225,7 @@ class DevicePool:
             device = {"device": _as_json(self.ids[rows[0]].driver, self.devices[rows[0]])}
             cost = program.cost(device)
             spent += cost
+            self._spent[namespace] += _EVALUATING + cost
             if cost > CEL_COST_MAX or spent > spent_max:
                 return _Selected(
                     np.zeros(len(self), np.bool_), _too_costly(cost, len(kinds), spent_max)
@@ -200,9 +245,9 @@ class DevicePool:
 
 
 def _remember(known: dict[_K, _V], key: _K, value: _V) -> None:
-    """As long as there is room: users may ask ever anew."""
-    if len(known) >= SELECTIONS_KEPT_MAX:
-        known.clear()
+    """As long as there is room: users may ask ever anew. Who came first goes first."""
+    while len(known) >= SELECTIONS_KEPT_MAX:
+        del known[next(iter(known))]
     known[key] = value
 
 

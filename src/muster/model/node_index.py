@@ -5,6 +5,7 @@ and for no others. Rows are the node rows of the snapshot. `selectors.py` holds 
 versions; the two agree.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
@@ -124,6 +125,20 @@ class NodeIndex:
             lambda taints: untolerated(taints or (), tolerations) is None
         )
 
+    def taint_in_the_way(self, tolerations: tuple[Toleration, ...], among: Bools) -> str:
+        """The taint that keeps such a pod away from most of these nodes, as kubectl writes it; with
+        "and others" where it is not the only one. Empty: none does.
+        """
+        nodes: Counter[str] = Counter()
+        for code, count in Counter(self._taints.codes[among].tolist()).items():
+            taint = untolerated(self._taints.values[code] or (), tolerations)
+            if taint is not None:
+                nodes[_written(taint)] += count
+        if not nodes:
+            return ""
+        most = min(nodes, key=lambda text: (-nodes[text], text))
+        return most if len(nodes) == 1 else f"{most} and others"
+
     @cached_property
     def has_preferring_taints(self) -> bool:
         """Whether some node has a PreferNoSchedule taint."""
@@ -151,6 +166,11 @@ class NodeIndex:
         for requirement in requirements:
             mask &= _rows(self.label(requirement.key), requirement)
         return mask
+
+
+def _written(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect.value}"
 
 
 def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> Taint | None:

@@ -64,9 +64,17 @@ def _listed_counts(counts: tuple[NodeCount, ...]) -> list[str]:
 
 
 def _node_count(count: NodeCount) -> str:
-    one, many = _NODE_WORDS[count.reason]
+    one, many = _node_words(count)
     words = (one if count.nodes == 1 else many).format(subject=resource_word(count.subject))
     return f"{count.nodes} {words}"
+
+
+def _node_words(count: NodeCount) -> tuple[str, str]:
+    """Of one node, and of several."""
+    if count.reason is Reason.TAINT and count.subject:
+        words = "taint {subject}, which it does not tolerate"
+        return f"has {words}", f"have {words}"
+    return _NODE_WORDS[count.reason]
 
 
 _NODE_WORDS: dict[Reason, tuple[str, str]] = {
@@ -149,6 +157,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.VOLUME_MISSING: "Volume claim {subject} does not exist.",
     Reason.VOLUME_CLAIM_UNUSABLE: "Volume claim {subject} cannot be used: {names}.",
     Reason.CLAIM_MISSING: "Resource claim {subject} does not exist.",
+    Reason.CLAIM_NOT_MADE: "No resource claim is made for it of template {subject} yet.",
     Reason.DEVICE_CLASS_MISSING: "Device class {subject} does not exist.",
     Reason.CLAIM_OF_OTHER_QUEUE: "Resource claim {subject} belongs to another queue: its label "
     "kai.scheduler/queue does not name the queue of the job.",
@@ -313,7 +322,7 @@ def _too_large(refusal: Refusal) -> Told:
 
 def _no_matching_node(refusal: Refusal) -> Told:
     most = dominant_count(refusal.nodes)
-    one, _ = _NODE_WORDS[most.reason]
+    one = _node_words(most)[0].format(subject=most.subject)
     first, *rest = _listed_counts((most, *(one for one in refusal.nodes if one is not most)))
     if most.alone:
         some = f"{most.alone} of these {'has' if most.alone == 1 else 'have'}"
@@ -580,6 +589,8 @@ def next_step(code: Code, refusal: Refusal | None) -> str:
 
 
 _STEPS: dict[Reason, str] = {
+    Reason.CLAIM_NOT_MADE: "If this lasts, see whether that ResourceClaimTemplate exists, and what "
+    "the events of the pod say.",
     Reason.VOLUME_CLAIM_UNUSABLE: "Look at the events of the claim, and at its storage class.",
     Reason.CLAIM_OF_OTHER_QUEUE: "Label the claim with the queue of the job, or use another claim.",
 }

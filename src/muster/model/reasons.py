@@ -119,7 +119,9 @@ class Reason(IntEnum):
     ROOM_HELD = 93
     """What was free is held for jobs that others were evicted for: `names`."""
     BINDS = 94
-    """Decided: it is being bound. Said by those who show jobs, not by a cycle."""
+    """Decided: it is being bound. Said by who shows jobs (`web.views.jobs`), not by a cycle."""
+    CLAIM_NOT_MADE = 95
+    """The subject is a claim template, of which a claim is still to be made for the pod."""
 
 
 AMONG_OTHERS = 1 << 16

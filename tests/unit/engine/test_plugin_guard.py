@@ -15,6 +15,7 @@ from muster.engine.plan import Bind
 from muster.engine.plugin_guard import _CONCERNED, _SAFE, PluginFailure
 from muster.engine.registry import build_actions, build_policy
 from muster.model.ledger import Entries, Ledger
+from muster.model.reason_codes import Code
 from muster.model.reasons import Reason, Refusal
 from muster.model.shapes import Shape
 from muster.model.tables import snapshot_of
@@ -130,6 +131,30 @@ def why(result: CycleResult, job: str) -> str:
         if key.rpartition("/")[2] == job
         for sentence in result.explanation.sentences(key)
     )
+
+
+@dataclass(frozen=True)
+class Strict:
+    name: ClassVar[str] = "licences"
+
+    def open(self, view: View) -> SessionPlugin:
+        return _Strict()
+
+
+class _Strict(SessionPlugin):
+    def pre_filter(self, shape: Shape, job: int) -> Refusal | None:
+        return Refusal(Reason.REFUSED_BY_PLUGIN, subject="licences")
+
+
+def test_a_job_that_a_plugin_refuses_says_which_plugin() -> None:
+    world = make.cluster(make.node("a", gpu=8), make.queue("q"), make.gang("j", 1, queue="q"))
+    policy = build_policy(CONF, EngineSettings())
+    policy = replace(policy, plugins=(*policy.plugins, (0, Strict())))
+    result = run_cycle(snapshot_of(world), policy, build_actions(CONF), 0.0)
+    found = result.explanation.why("default/j")
+    assert found is not None
+    assert found.dominant.code is Code.REFUSED_BY_PLUGIN
+    assert "Plugin licences refuses it." in why(result, "j")
 
 
 @pytest.mark.parametrize("hook", ["fits", "pre_filter", "over_capacity", "annotate"])

@@ -77,20 +77,20 @@ run: [allocate]
         (
             "h100",
             Code.NO_MATCHING_NODE,
-            "None of 3 nodes can run it: 1 has a taint that it does not tolerate (and nothing else "
-            "against it), 2 do not have the claimed devices.",
+            "None of 3 nodes can run it: 1 has taint by:NoSchedule, which it does not tolerate "
+            "(and nothing else against it), 2 do not have the claimed devices.",
         ),
         (
             "b200",
             Code.NO_MATCHING_NODE,
             "None of 3 nodes can run it: 2 do not have the claimed devices (1 of these has "
-            "nothing else against it), 1 has a taint that it does not tolerate.",
+            "nothing else against it), 1 has taint by:NoSchedule, which it does not tolerate.",
         ),
         (
             "a100",
             Code.NO_ROOM,
-            "No node can take a pod. Of 3 nodes 1 has too few of the claimed devices free, 1 has a "
-            "taint that it does not tolerate, 1 does not have the claimed devices.",
+            "No node can take a pod. Of 3 nodes 1 has too few of the claimed devices free, 1 has "
+            "taint by:NoSchedule, which it does not tolerate, 1 does not have the claimed devices.",
         ),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.api.bounds import SELECTING_MAX, SELECTING_OF_ALL_MAX
 from muster.api.codec import decode
 from muster.api.devices import DeviceClaim, DeviceClass, ResourceSlice
 from muster.model.claim_book import ClaimBook
@@ -327,3 +328,45 @@ def test_what_is_remembered_of_selectors_is_bounded(monkeypatch: pytest.MonkeyPa
         pool.accepted(DeviceNeed("r", "gpu", (f"{at} == {at}",)))
         assert len(pool._masks) <= 10
         assert len(pool._selections) <= 10
+
+
+def _many(selectors: int, start: int = 0) -> ClaimNeed:
+    """A claim with so many selectors that nobody else has; each sees every device."""
+    texts = [f'device.attributes["{DRIVER}"].index >= {-at}' for at in range(start, selectors)]
+    return need(exactly(selectors=[{"cel": {"expression": text}} for text in texts]))
+
+
+def test_selectors_of_one_namespace_are_evaluated_for_half_a_second_of_a_cycle() -> None:
+    devices = [gpu(f"d{at}", attributes={"index": {"int": at}}) for at in range(300)]
+    pool = book(slice_of("n0", devices)).pool
+    many, few = _many(1000), need(exactly(**selecting(H)))
+    pool.begin()
+    assert pool.postpones(many, "greedy")
+    assert pool.has_postponed
+    assert not pool.postpones(few, "other")
+    assert SELECTING_MAX <= pool._spent["greedy"] < SELECTING_MAX * 1.2
+    first = len(pool._selections)
+    pool.begin()
+    assert not pool.postpones(few, "greedy")
+    assert pool.postpones(many, "greedy")
+    assert len(pool._selections) > first + 5, "it gets further in each cycle"
+
+
+def test_selectors_of_all_namespaces_are_evaluated_for_two_seconds_of_a_cycle() -> None:
+    devices = [gpu(f"d{at}", attributes={"index": {"int": at}}) for at in range(300)]
+    pool = book(slice_of("n0", devices)).pool
+    for number in range(12):
+        pool.postpones(_many(40 * number + 40, start=40 * number), f"team-{number}")
+    assert SELECTING_OF_ALL_MAX <= pool._spent.total() < SELECTING_OF_ALL_MAX * 1.1
+
+
+def test_selectors_that_are_asked_for_again_are_forgotten_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("muster.model.device_pool.SELECTIONS_KEPT_MAX", 10)
+    pool = book(slice_of("n0", [gpu("a")])).pool
+    usual = need(exactly(**selecting(H)))
+    for at in range(50):
+        assert not pool.postpones(usual, "team")
+        pool.postpones(need(exactly(**selecting(f"{at} == {at}"))), "other")
+        assert H in pool._selections

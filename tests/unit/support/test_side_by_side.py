@@ -88,15 +88,15 @@ def test_long_groups_come_first_and_what_takes_milliseconds_last(collected: _Col
         "test_on_the_shared_one",
         "test_on_one_that_it_asks_for",
         "test_on_an_older_one",
-        "test_slow",
         "test_on_one_of_its_own",
+        "test_slow",
         "test_quick",
         "test_of_the_wheel",
     ]
 
 
-def test_there_is_one_process_more_than_there_are_cores(
+def test_there_are_two_processes_more_than_cores(
     monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    assert side_by_side.pytest_xdist_auto_num_workers(pytestconfig) == 3
+    assert side_by_side.pytest_xdist_auto_num_workers(pytestconfig) == 4

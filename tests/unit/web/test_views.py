@@ -1,12 +1,16 @@
 """What the dashboard says of a cluster."""
 
+from dataclasses import replace
 from time import process_time
 
 import pytest
+from msgspec import structs
 from tests.support.moments import moment_of
 
 from muster.engine.explain import Explanation
+from muster.model.reason_codes import Code
 from muster.model.records import ClusterRecords, TopologyRecord
+from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
 from muster.testing import make
 from muster.web.moment import Moment
@@ -45,6 +49,16 @@ def _by_name(moment: Moment) -> dict[str, Queue]:
 def _one(moment: Moment, name: str) -> Job:
     (found,) = [job for job in jobs(moment, Filter()) if job.key.endswith(name)]
     return found
+
+
+def test_a_job_whose_nodes_are_chosen_waits_for_its_binding_alone() -> None:
+    gang = make.gang("soon", 2, gpu=1, queue="q", nodes=("n1", "n1"))
+    bound = tuple(structs.replace(one, status=TaskStatus.BINDING) for one in gang.tasks)
+    world = make.cluster(make.node("n1", gpu=8), make.queue("q"), replace(gang, tasks=bound))
+    job = _one(moment_of(world), "soon")
+    assert (job.state, job.reason and job.reason.code) == ("Starting", Code.BINDING)
+    (same,) = jobs(moment_of(world), Filter(code="Binding"))
+    assert same.key == job.key
 
 
 def test_queues_stand_below_their_parents_with_what_they_hold(busy: Moment) -> None:

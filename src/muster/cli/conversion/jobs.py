@@ -34,6 +34,8 @@ _PLUGINS: Final = {
     "tensorflow": "a TFJob of Kubeflow, which muster groups",
     "pytorch": "a PyTorchJob of Kubeflow, which muster groups",
     "mpi": "an MPIJob of Kubeflow, which muster groups",
+    "ray": "a RayJob or RayCluster of KubeRay, which muster groups",
+    "hcclrank": "the annotation hccl/rankIndex of your own",
 }
 _FAILURES: Final = (POD_FAILED, POD_EVICTED, "*", FAILED)
 

@@ -53,6 +53,8 @@ PLUGINS = MappingProxyType(
     }
 )
 
+_ERRORS = {"predicateErrorCacheEnable": "what no node takes is asked once, always"}
+
 ACTIONS = MappingProxyType(
     {
         "allocate": f"{_ACTIONS}.allocate:execute",
@@ -81,8 +83,9 @@ VOLCANO = Profile(
     conf_keys=("actions", "tiers", "configurations", "metrics", "utilization"),
     action_arguments=MappingProxyType(
         {
-            "allocate": {"predicateErrorCacheEnable": "what no node takes is asked once, always"},
+            **dict.fromkeys(("allocate", "backfill", "reclaim"), _ERRORS),
             "preempt": {
+                **_ERRORS,
                 "enableTopologyAwarePreemption": "",
                 "topologyAwarePreemptWorkerNum": "there are no workers to count",
                 **dict.fromkeys(

@@ -156,8 +156,7 @@ def _over_quota(refusal: Refusal) -> str:
 def _no_node(refusal: Refusal, who: Waiter) -> str:
     because = f"no nodes with enough resources were found{_node_counts(refusal)}."
     if refusal.minimum <= 1:
-        about = f" for pod {who.pod}" if who.pod else ""
-        return f"Resources were not found{about} due to: {because}"
+        return f"{lead(who)}{because}"
     if refusal.sub_group not in ("", DEFAULT_SUB_GROUP):
         return (
             f"Resources were found for {refusal.found} pods from all sub-groups while sub-group "
@@ -197,6 +196,11 @@ def _node_words(count: NodeCount) -> str:
             return "node(s) pod number exceeded"
         case _:
             return ""
+
+
+def lead(who: Waiter) -> str:
+    """What is said of a group in front of what is said of its pod."""
+    return f"Resources were not found for pod {who.pod} due to: " if who.pod else ""
 
 
 def _outside_topology(refusal: Refusal, group: PodGroup) -> str:

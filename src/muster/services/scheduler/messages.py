@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
@@ -17,7 +17,13 @@ from muster.engine.plan import Evict
 from muster.model.build import staleness_grace_s
 from muster.model.public_reasons import PublicReason, Why
 from muster.model.reason_codes import Code
-from muster.services.scheduler.kai_texts import Waiter, kai_details, kai_reason, kai_sentence
+from muster.services.scheduler.kai_texts import (
+    Waiter,
+    kai_details,
+    kai_reason,
+    kai_sentence,
+    lead,
+)
 
 LONGEST_EVENT = 1000
 """Letters of an event's text: Kubernetes takes 1,024."""
@@ -46,6 +52,13 @@ class UnschedulableMessage:
     dominant: PublicReason
     message: str
     reasons: tuple[Mapping[str, Any], ...]
+    lead: str = ""
+    """Of the group's text alone: it names one pod of them."""
+
+    @property
+    def of_pods(self) -> "UnschedulableMessage":
+        """The same for each pod."""
+        return replace(self, message=self.message.removeprefix(self.lead), lead="")
 
     def told_in(self, message: str) -> Telling:
         """How much of it a text of ours tells."""
@@ -81,7 +94,7 @@ def unschedulable_message(
     if why.no_eviction_because:
         others = " ".join(one.sentence for one in why.no_eviction_because[:_MOST_OF_EVICTION])
         message = f"{message} {others}"
-    return UnschedulableMessage(why.dominant, message, reasons)
+    return UnschedulableMessage(why.dominant, message, reasons, lead(who))
 
 
 _MOST_OF_EVICTION = 2

@@ -171,7 +171,7 @@ class Reporter:
         if is_said and (code not in _NOT_TRIED or group.scheduling_backoff == NO_BACKOFF):
             told = self._report_unschedulable(waiting, is_due)
         if group.marks_unschedulable and code not in _NOT_FOR_AUTOSCALERS:
-            marked = self._marks.mark(waiting.pods, waiting.message, is_due)
+            marked = self._marks.mark(waiting.pods, waiting.message.of_pods, is_due)
             told = marked if told is Telling.ALL else told
         return told
 

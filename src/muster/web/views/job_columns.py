@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from muster.model.reason_codes import Code
 from muster.model.status import ACTIVE_USED, TaskStatus
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.web.moment import Moment
@@ -121,12 +122,19 @@ class JobColumns:
         return self._of_records("created_s")
 
     @cached_property
+    def binds(self) -> Bools:
+        """Whether its nodes are chosen, and nothing but the binding is to be waited for."""
+        on_the_way = self._moment.per_job(self._moment.in_status(_S.ALLOCATED, _S.BINDING))
+        return np.asarray((self.state == "Starting") & (on_the_way > 0))
+
+    @cached_property
     def code(self) -> Texts:
-        return self._of_reasons(self._moment.code)
+        return np.where(self.binds, str(Code.BINDING), self._of_reasons(self._moment.code))
 
     @cached_property
     def category(self) -> Texts:
-        return self._of_reasons(self._moment.category)
+        told = self._of_reasons(self._moment.category)
+        return np.where(self.binds, str(Code.BINDING.category), told)
 
     def on_node(self, name: str) -> Bools:
         """Whether it has pods there."""

@@ -6,7 +6,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from muster.model.public_reasons import PublicReason
+from muster.model.public_reasons import PublicReason, public_reason
+from muster.model.reasons import Reason as ReasonOf
+from muster.model.reasons import Refusal
 from muster.model.status import TaskStatus
 from muster.numerics.arrays import Bools, Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
@@ -103,7 +105,6 @@ def _shape(moment: Moment, counts: JobColumns, shape: int, rows: Sequence[int]) 
 def _job(moment: Moment, counts: JobColumns, row: int) -> Job:
     columns = moment.snapshot.jobs
     record = columns.records[row]
-    why = moment.why.get(row) if counts.state[row] == "Waiting" else None
     return Job(
         key=columns.keys[row],
         kind=record.owner_kind,
@@ -115,11 +116,19 @@ def _job(moment: Moment, counts: JobColumns, row: int) -> Job:
         pods=PodCounts(int(counts.running[row]), int(counts.minimum[row]), int(counts.pods[row])),
         gpus=GpuCounts(float(counts.asked[row]), float(counts.held[row])),
         shape=int(counts.shape[row]),
-        reason=None if why is None else _reason(why.dominant),
+        reason=_why(moment, counts, row),
         created=record.created_s,
         started=record.last_start_s,
         nodes=int(counts.nodes[row]),
     )
+
+
+def _why(moment: Moment, counts: JobColumns, row: int) -> Reason | None:
+    """Why it does not run, where it does not."""
+    if counts.binds[row]:
+        return _reason(public_reason(Refusal(ReasonOf.BINDS)))
+    why = moment.why.get(row) if counts.state[row] == "Waiting" else None
+    return None if why is None else _reason(why.dominant)
 
 
 def _reason(reason: PublicReason) -> Reason:

@@ -1,10 +1,12 @@
 """Resource claims through a cycle: refusals, placements, allocations for the binder."""
 
 import json
+import math
 from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 
 from muster.api.bindrequest import ExtendedResourceClaimAllocation, ResourceClaimAllocation
 from muster.api.codec import decode
@@ -75,7 +77,12 @@ def objects(*claims: ResourceClaim, **more: Any) -> ClusterObjects:
 
 class World:
     def __init__(
-        self, objects: ClusterObjects, *tasks: TaskRecord, claimable: str = "example.com/nic"
+        self,
+        objects: ClusterObjects,
+        *tasks: TaskRecord,
+        claimable: str = "example.com/nic",
+        plugin: DynamicResources | None = None,
+        now_s: float = 0.0,
     ) -> None:
         names = frozenset({claimable})
         self.snapshot = snapshot_of(
@@ -90,8 +97,9 @@ class World:
                 cluster_objects=objects,
             )
         )
-        view = View(self.snapshot, Ledger(self.snapshot), 0.0)
-        self.answers: SessionPlugin = DynamicResources(Reader(None, "test")).open(view)
+        view = View(self.snapshot, Ledger(self.snapshot), now_s)
+        plugin = plugin or DynamicResources(Reader(None, "test"))
+        self.answers: SessionPlugin = plugin.open(view)
 
     def fits(self, task: int = 0) -> list[bool]:
         shape, rows = self.snapshot.shape_of(task), np.arange(2)
@@ -121,6 +129,10 @@ def task(uid: str, *names: str, **more: Any) -> TaskRecord:
 def test_a_claim_is_refused_when_missing_of_another_queue_or_full() -> None:
     assert World(objects(), task("t", "c")).refusal() is Reason.CLAIM_MISSING
     assert World(objects(claim("c")), task("t", "c")).refusal() is None
+    of_template = ClaimReference("gpu", template="one-gpu")
+    wanted = Constraints(claims=(of_template,), namespace="x")
+    unmade = TaskRecord("t", "t", "x/j", namespace="x", constraints=wanted)
+    assert World(objects(), unmade).refusal() is Reason.CLAIM_NOT_MADE
     foreign = World(objects(claim("c", queue="other")), task("t", "c"))
     assert foreign.refusal() is Reason.CLAIM_OF_OTHER_QUEUE
     assert World(objects(claim("c", users=255)), task("t", "c")).refusal() is None
@@ -154,6 +166,30 @@ def test_a_selector_that_costs_too_much_is_named_with_its_claim_and_request() ->
     assert "at most 1000000 are allowed" in refusal.subject
     assert world.fits() == [False, False]
     assert world.answers.pre_filter(world.snapshot.shape_of(1), 0) is None
+
+
+def test_a_claim_with_very_many_selectors_waits_for_later_cycles_and_the_next_comes_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("muster.model.device_pool.SELECTING_MAX", 1_000)
+    made = msgspec.to_builtins(claim("c"))
+    texts = [f"{at} == {at}" for at in range(30)]
+    request = made["spec"]["devices"]["requests"][0]
+    request["exactly"]["selectors"] = [{"cel": {"expression": text}} for text in texts]
+    around = objects(decode(ResourceClaim, json.dumps(made)))
+    plugin = DynamicResources(Reader(None, "test"))
+    cycles = 0
+    while True:
+        world = World(around, task("t", "c"), plugin=plugin, now_s=7.0)
+        refusal = world.refusal()
+        cycles += 1
+        if refusal is None:
+            break
+        assert refusal is Reason.BUDGET_SPENT
+        assert world.answers.next_change_s() == 7.0
+    assert 3 < cycles < 12
+    assert world.answers.next_change_s() == math.inf
+    assert world.fits() == [True, True]
 
 
 def test_an_allocated_claim_restricts_its_pods_to_the_node_of_its_devices() -> None:

@@ -60,6 +60,14 @@ def test_a_filter_that_is_switched_off_keeps_nobody_from_a_node(
         ("predicates", "predicate.VolumeZoneEnable: false", "part of VolumeBinding"),
         ("capacity", "capacity.DRAConsumableCapacityEnable: true", "are counted"),
         ("usage", "usage.heaviness: 3", "known are"),
+        ("usage", "estimator: {burst_ratio: 0.5}", "not from limits"),
+        ("usage", "estimator: {risk_factor: 0.5}", "0.5 is not possible, 1.2 counts"),
+        ("usage", "estimator: {risk: 0.5}", "known are"),
+        ("predicates", "predicate.GPUSharingEnable: true", "deviceshare.GPUSharingEnable"),
+        ("predicates", "volumebinding.weight: 3", "not scored"),
+        ("resource-strategy-fit", "resources: {'n*a': {weight: 1}}", "at the end of a name"),
+        ("resource-strategy-fit", "sra: {resource: x}", "known are"),
+        ("resource-strategy-fit", "proportional: {resourceProportion: {x.gpu: 1}}", "known are"),
         ("rescheduling", "metricsPeriod: 5m", "known are interval, strategies"),
         ("task-topology", "weight: 3", "task-topology.weight"),
         ("numa-aware", "policy: x", "known are weight"),
@@ -78,9 +86,12 @@ def test_an_argument_that_changes_nothing_is_said_to(plugin: str, arguments: str
         ("preempt", "minCandidateNodesAbsolute: 5", "all nodes are looked at"),
         ("preempt", "topologyAwarePreemptWorkerNum: 16", "no workers"),
         ("allocate", "predicateErrorCacheEnable: false", "asked once"),
+        ("preempt", "predicateErrorCacheEnable: false", "asked once"),
+        ("reclaim", "predicateErrorCacheEnable: false", "asked once"),
+        ("backfill", "predicateErrorCacheEnable: false", "asked once"),
         ("enqueue", "overcommit-factor: 2", "plugin overcommit"),
         ("gangpreempt", "maxDomain: 3", "known are allowWholeBundle, maxDomains"),
-        ("reclaim", "fast: true", "known are none"),
+        ("shuffle", "fast: true", "known are none"),
         ("elect", "x: y", "known are allocate"),
     ],
 )
@@ -123,6 +134,48 @@ def test_a_pod_says_itself_which_resources_count() -> None:
     notes = {SCORING_WEIGHT: '{"memory": 3}'}
     told.gang("new", "q", 1, waiting=1, request={"memory": GIB}, pods={"notes": notes})
     assert where(told.run(_LEAST)) == {"new-0": "b"}
+
+
+@pytest.mark.parametrize(("name", "node"), [("nvidia.com/*", "full"), ("amd.com/g*", "empty")])
+def test_a_star_stands_for_whatever_a_resource_is_called_behind_it(name: str, node: str) -> None:
+    """Cards are counted under one name, whoever made them."""
+    told = Batch().queue("q").node("empty", 8, has={"gpu": 8000}).node("full", 8, has={"gpu": 8000})
+    told.gang("old", "q", 1, on=["full"] * 2, request={"gpu": 1000})
+    told.gang("new", "q", 1, waiting=1, request={"gpu": 1000})
+    kind = "MostAllocated" if name == "nvidia.com/*" else "LeastAllocated"
+    conf = _conf("resource-strategy-fit", f"resources: {{'{name}': {{type: {kind}}}}}")
+    assert where(told.run(conf)) == {"new-0": node}
+
+
+_KEEPS = "proportional: {enable: true, resources: nvidia.com/gpu RATES}"
+
+
+@pytest.mark.parametrize(
+    ("rates", "starts"),
+    [
+        ("", ["new-0"]),
+        (", resourceProportion: {nvidia.com/gpu.cpu: 3}", ["new-0"]),
+        (", resourceProportion: {nvidia.com/gpu.cpu: 4}", []),
+        (", resourceProportion: {nvidia.com/gpu.memory: 34}", []),
+        (", resourceProportion: {nvidia.com/gpu.memory: -5}", ["new-0"]),
+    ],
+)
+def test_who_asks_for_no_card_leaves_cores_and_memory_beside_each(
+    rates: str, starts: list[str]
+) -> None:
+    """Two cards are idle; with 3 cores for each, of 8 one may go."""
+    told = Batch().queue("q").node("n1", 8, gib=64, has={"gpu": 2000})
+    told.gang("new", "q", 1, waiting=1, cpus=2, request={"memory": GIB})
+    conf = _conf("resource-strategy-fit", _KEEPS.replace(" RATES", rates))
+    assert bound(told.run(conf)) == starts
+    assert _said(conf) == ""
+
+
+def test_who_asks_for_one_scarce_resource_need_leave_nothing_beside_another() -> None:
+    told = Batch().queue("q").node("n1", 8, has={"gpu": 2000, "x.io/fpga": 1})
+    told.gang("new", "q", 1, waiting=1, cpus=8, request={"x.io/fpga": 1})
+    both = _KEEPS.replace("nvidia.com/gpu RATES", '"nvidia.com/gpu, x.io/fpga"')
+    assert bound(told.run(_conf("resource-strategy-fit", both))) == ["new-0"]
 
 
 # -- resourcequota --------------------------------------------------------------------------------

@@ -147,6 +147,13 @@ def test_a_window_over_midnight_is_open_on_both_sides(clock: str, is_open: bool)
     assert where(told.run(_ALLOCATE, now_s=_at(clock))) == {"job-0": "lent" if is_open else "own"}
 
 
+@pytest.mark.parametrize("clock", ["00:00", "12:00", "23:59"])
+def test_a_window_that_ends_where_it_begins_is_the_whole_day(clock: str) -> None:
+    told = _lent().gang("job", "q", 1, waiting=1, pods=_MAY_GO)
+    conf = _ALLOCATE.replace("22:00-06:00", "12:00-12:00")
+    assert where(told.run(conf, now_s=_at(clock))) == {"job-0": "lent"}
+
+
 @pytest.mark.parametrize(
     ("notes", "goes"),
     [
@@ -217,3 +224,13 @@ def test_a_job_that_may_be_sent_away_does_not_starve() -> None:
     lends = {PREEMPTABLE: "true"}
     told.gang("new", "q", 1, waiting=1, notes=lends, pods={"is_preemptable": False})
     assert evicted(told.run(_PREEMPT, now_s=_at("12:00"))) == []
+
+
+@pytest.mark.parametrize(("minimum", "goes"), [(2, ["old-0", "old-1"]), (3, [])])
+def test_nobody_is_sent_away_for_a_job_that_could_not_start_then(
+    minimum: int, goes: list[str]
+) -> None:
+    """Also where no gang plugin says so: there is room for two, were both of the others gone."""
+    told = _lent().gang("old", "q", 1, on=["own", "own"], pods=_MAY_GO)
+    told.gang("new", "q", minimum, waiting=minimum, pods={"is_preemptable": False})
+    assert evicted(told.run(_PREEMPT, now_s=_at("12:00"))) == goes

@@ -90,6 +90,58 @@ def test_a_busy_node_is_expected_to_get_busier() -> None:
     assert where(told.seen(utilisation=_used(old_0=5.7, old_1=5.5)).run(_USAGE)) == {"new-0": "n1"}
 
 
+@pytest.mark.parametrize(("ratio", "second"), [("0.7", "n2"), ("0.1", "n1"), ("7", "n2")])
+def test_the_part_of_a_request_that_is_expected_to_be_used_can_be_said(
+    ratio: str, second: str
+) -> None:
+    told = _two_nodes().gang("new", "q", 2, waiting=2, cpus=4)
+    told.seen(utilisation=_used(old_0=1, old_1=2))
+    conf = _estimating(f"request_ratio: {ratio}")
+    assert where(told.run(conf)) == {"new-0": "n1", "new-1": second}
+
+
+@pytest.mark.parametrize(
+    ("said", "node"),
+    [
+        ("risk_threshold: 0.6", "n2"),
+        ("risk_threshold: 0.9", "n1"),
+        ("risk_factor: 1", "n1"),
+        ("risk_factor: 0.5", "n2"),
+    ],
+)
+def test_from_which_use_on_and_how_much_busier_a_node_gets_can_be_said(
+    said: str, node: str
+) -> None:
+    told = Batch().queue("q").node("n1", 10).node("n2", 10)
+    told.gang("old", "q", 1, on=["n1", "n2"]).gang("young", "q", 1, on=["n1"], cpus=3)
+    told.gang("other", "q", 1, on=["n2"], request={"cpu": 3500})
+    told.gang("new", "q", 1, waiting=1).seen(utilisation=_used(old_0=6.1, old_1=5.9))
+    assert where(told.run(_estimating(said))) == {"new-0": node}
+
+
+@pytest.mark.parametrize(
+    ("said", "second"),
+    [
+        ("", "n1"),
+        ("be_cpu: '2'", "n2"),
+        ("be_cpu: 2000", "n2"),
+        ("be_cpu: 2", "n1"),
+        ("be_mem: 32Gi", "n2"),
+        ("be_mem: 32768", "n2"),
+        ("be_mem: 32", "n1"),
+    ],
+)
+def test_what_a_pod_that_asks_for_nothing_uses_can_be_said(said: str, second: str) -> None:
+    told = _two_nodes().gang("new", "q", 2, waiting=2, cpus=0)
+    told.seen(utilisation=_used(old_0=1, old_1=2))
+    conf = _estimating(said).replace('"allocate"', '"allocate, backfill"')
+    assert where(told.run(conf)) == {"new-0": "n1", "new-1": second}
+
+
+def _estimating(said: str) -> str:
+    return _USAGE.replace("thresholds", f"estimator: {{{said}}}, thresholds")
+
+
 def test_weights_say_what_counts() -> None:
     used = {
         "ns/old-0": PodUtilisation(cpu_cores=5, memory_bytes=0),

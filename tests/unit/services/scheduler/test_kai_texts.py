@@ -157,6 +157,14 @@ def test_what_tools_match_on_is_in_the_message_before_anything_of_ours(
     assert message.index(text) <= message.index(ours) or message.startswith(ours)
 
 
+def test_a_pod_that_waits_is_not_told_of_another() -> None:
+    why = why_of([_nodes((Reason.RESOURCES, 3, "memory"))])
+    assert why is not None
+    message = unschedulable_message(why, Waiter("a100", _group(), "team/g-0"))
+    assert message.of_pods.message.startswith("no nodes with enough resources were found: 3 node")
+    assert message.message.endswith(message.of_pods.message)
+
+
 def _pod(**labels: str) -> Pod:
     metadata = {"name": "a", "namespace": "team", "labels": labels}
     return from_builtins(Pod, {"metadata": metadata})

@@ -5,6 +5,7 @@ together by the free devices of the node. Placing a task gives its claims their 
 back returns them.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -64,7 +65,12 @@ class DynamicResources:
 
 
 class _Claims(SessionPlugin):
+    depends_on_time = True
+    """While selectors are left that no cycle has come to."""
+
     def __init__(self, view: View, pool: DevicePool) -> None:
+        pool.begin()
+        self._now_s = view.now_s
         self._snapshot = view.snapshot
         self._around = view.snapshot.cluster_objects
         self._book = ClaimBook(pool, view.snapshot.nodes.index)
@@ -75,6 +81,9 @@ class _Claims(SessionPlugin):
         self._needs: dict[int, tuple[tuple[ClaimNeed, ...], Bools]] = {}
         self._specimens: dict[int, int] = {}
         self._enter_decided(view)
+
+    def next_change_s(self) -> float:
+        return self._now_s if self._book.pool.has_postponed else math.inf
 
     def dependence(self, shape: Shape) -> Dependence:
         if any(not reference.template for reference in shape.constraints.claims):
@@ -114,6 +123,8 @@ class _Claims(SessionPlugin):
         for reference in references:
             key = keys.get(reference.entry, "")
             claim = self._around.device_claims.get(key)
+            if claim is None and not reference.name and reference.template:
+                return Refusal(Reason.CLAIM_NOT_MADE, subject=reference.template)
             if claim is None:
                 named = reference.name or reference.entry
                 return Refusal(Reason.CLAIM_MISSING, subject=named)
@@ -167,6 +178,8 @@ class _Claims(SessionPlugin):
             return Refusal(Reason.CLAIM_OF_OTHER_QUEUE, subject=reference.name)
         if self._book.is_full(key):
             return Refusal(Reason.CLAIM_FULL, subject=reference.name)
+        if need is not None and self._book.pool.postpones(need, claim.metadata.namespace):
+            return Refusal(Reason.BUDGET_SPENT, subject=f"resource claim {claim.metadata.name}")
         if need is not None and (problem := self._book.pool.problem(need)):
             subject = f"resource claim {claim.metadata.name}, {problem}"
             return Refusal(Reason.BAD_REQUEST, subject=subject)

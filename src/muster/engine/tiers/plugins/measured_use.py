@@ -4,6 +4,8 @@ Of a pod that was not measured yet, or is placed in this cycle, it is guessed wh
 most of what it asks for, and more where the node is busy; of one that asks for nothing, a little.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from muster.engine.hooks import View
@@ -15,22 +17,33 @@ from muster.numerics.axis import CPU, MEMORY
 
 RESOURCES = (CPU, MEMORY)
 _MIB = 1 << 20
-_OF_REQUEST = 0.7
-_BUSY, _MORE_WHERE_BUSY = 0.6, 1.2
-_OF_NOTHING = (250.0, 200.0 * _MIB)
-"""Of a pod that asks for neither."""
 _COMES = np.zeros(len(EntryKind) + 1, dtype=np.int64)
 _COMES[[EntryKind.ALLOCATE, EntryKind.PIPELINE]] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What a pod will use, before it was measured."""
+
+    of_request: float = 0.7
+    busy_from: float = 0.6
+    """Use of a node from which on it is expected to get busier."""
+    more_where_busy: float = 1.2
+    of_nothing: tuple[float, float] = (250.0, 200.0 * _MIB)
+    """Thousandths of cores and bytes of a pod that asks for neither."""
+
+
+USUAL = Guess()
 
 
 class MeasuredUse:
     """CPU and memory, in that order, of each node: float64[N, 2] as parts of what it has."""
 
-    def __init__(self, view: View) -> None:
-        snapshot = view.snapshot
+    def __init__(self, view: View, guess: Guess = USUAL) -> None:
+        snapshot, self._how = view.snapshot, guess
         self._tasks = snapshot.tasks
         self.there: Floats = snapshot.nodes.allocatable[:, RESOURCES].astype(np.float64)
-        self._guess = _guesses(snapshot)
+        self._guess = _guesses(snapshot, guess)
         count = len(snapshot.nodes)
         self._measured: Floats = np.zeros((count, 2))
         self._to_come: Floats = np.zeros((count, 2))
@@ -79,7 +92,8 @@ class MeasuredUse:
 
     def expected(self) -> Floats:
         """With what is to come, at most 1."""
-        busy = np.where(self.measured() >= _BUSY, _MORE_WHERE_BUSY, 1.0)
+        how = self._how
+        busy = np.where(self.measured() >= how.busy_from, how.more_where_busy, 1.0)
         parts: Floats = np.clip(self._parts(self._measured + self._to_come * busy), 0.0, 1.0)
         return parts
 
@@ -87,9 +101,9 @@ class MeasuredUse:
         return np.divide(amounts, self.there, out=np.ones_like(amounts), where=self.there > 0)
 
 
-def _guesses(snapshot: ClusterSnapshot) -> Floats:
+def _guesses(snapshot: ClusterSnapshot, how: Guess) -> Floats:
     """By shape: float64[S, 2]."""
     request: Ints = snapshot.demand.request[:, RESOURCES]
-    guess: Floats = request.astype(np.float64) * _OF_REQUEST
-    guess[~request.any(axis=1)] = _OF_NOTHING
+    guess: Floats = request.astype(np.float64) * how.of_request
+    guess[~request.any(axis=1)] = how.of_nothing
     return guess

@@ -39,6 +39,17 @@ _ALWAYS: Mapping[str, str] = {
 }
 """What cannot be switched off, and why."""
 
+_ELSEWHERE: Mapping[str, str] = {
+    "predicate.GPUSharingEnable": "write deviceshare.GPUSharingEnable of the plugin deviceshare",
+    "predicate.GPUNumberEnable": "write deviceshare.GPUNumberEnable of the plugin deviceshare",
+    "predicate.ProportionalEnable": "write proportional of the plugin resource-strategy-fit",
+    "volumebinding.bindTimeoutSeconds": "a volume that is not bound is asked for again by itself",
+    "volumebinding.weight": "nodes are not scored by the size of their volumes",
+    "volumebinding.shape": "nodes are not scored by the size of their volumes",
+    "dynamicresources.filterTimeoutSeconds": "devices of a shape are looked for once, not by pod",
+}
+"""What other versions or other parts of Volcano read here, and what to write or why nothing."""
+
 
 class Predicates:
     """Volcano's and kube-batch's `predicates`. `predicate.CacheEnable` changes no answer: what is
@@ -49,7 +60,7 @@ class Predicates:
 
     def __init__(self, arguments: Reader) -> None:
         names = (*_FILTERS, *_ALWAYS, "Cache")
-        arguments.allow_only(f"predicate.{name}Enable" for name in names)
+        arguments.allow_only((*(f"predicate.{name}Enable" for name in names), *_ELSEWHERE))
         is_on = {name: arguments.key(f"predicate.{name}Enable").flag(True) for name in names}
         self.off = frozenset(
             reason for name, reasons in _FILTERS.items() if not is_on[name] for reason in reasons
@@ -58,6 +69,10 @@ class Predicates:
         for name, why in _ALWAYS.items():
             if not is_on[name]:
                 arguments.key(f"predicate.{name}Enable").has_no_effect(why)
+
+        for name, why in _ELSEWHERE.items():
+            if not arguments.key(name).is_absent:
+                arguments.key(name).has_no_effect(why)
 
     def open(self, view: View) -> SessionPlugin:
         return filters(view, self.off)

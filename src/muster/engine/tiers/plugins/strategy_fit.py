@@ -11,6 +11,7 @@ from muster.engine.config.reader import Reader
 from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.tiers.plugins.node_use import NodeUse
 from muster.engine.tiers.rules import Rules, TieredPlugin
+from muster.model.gpu_request import GPU_RESOURCES
 from muster.model.requests import resource_column
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Rows
@@ -43,14 +44,17 @@ class StrategyFit:
         self._scarce = _listed(scarce) if scarce.key("enable").flag(False) else ()
         self._scarce_weight = scarce.key("weight").integer(10)
         self._scarce_weights = {n: r.integer() for n, r in scarce.key("resourceWeight").items()}
-        self._ratio = {
-            name: ratio.key("resourceProportion").key(name)
+        rates = ratio.key("resourceProportion")
+        self._rates = {
+            name: (_rate(rates.key(f"{name}.cpu")), _rate(rates.key(f"{name}.memory")))
             for name in (_listed(ratio) if ratio.key("enable").flag(False) else ())
         }
-        self._rates = {
-            name: (each.key("cpu").number(0.0), each.key("memory").number(0.0))
-            for name, each in self._ratio.items()
-        }
+        scarce.allow_only(("enable", "resources", "weight", "resourceWeight"))
+        ratio.allow_only(("enable", "resources", "resourceProportion"))
+        rates.allow_only(f"{name}.{of}" for name in self._rates for of in ("cpu", "memory"))
+        for name, each in arguments.key("resources").items():
+            if "*" in name and (name.count("*") > 1 or name == "*" or name[-1] != "*"):
+                each.has_no_effect("a star stands once, at the end of a name")
 
     def open(self, view: View) -> SessionPlugin:
         return _Fits(
@@ -66,6 +70,12 @@ class StrategyFit:
 def _wish(reader: Reader) -> _Wish:
     kind = reader.key("type").choice((_MOST, _LEAST), _LEAST)
     return _Wish(kind == _MOST, reader.key("weight").integer(1))
+
+
+def _rate(reader: Reader) -> float:
+    """How much of cpu (cores) or memory (GB) is kept for one of a scarce resource."""
+    rate = reader.number(1.0)
+    return rate if rate >= 0 else 1.0
 
 
 def _listed(reader: Reader) -> tuple[str, ...]:
@@ -158,9 +168,12 @@ class _Fits(TieredPlugin):
         """Who does not ask for a scarce resource leaves enough beside it for those who do."""
         idle, fits = self._view.ledger.idle, np.ones(len(rows), dtype=np.bool_)
         axis = self._view.snapshot.axis
+        scarce_ones = (axis.column.get(resource_column(name), -1) for name in self._rates)
+        if any(shape.request[column] > 0 for column in scarce_ones if column >= 0):
+            return fits
         for name, (cpu, memory) in self._rates.items():
             column = axis.column.get(resource_column(name))
-            if column is None or shape.request[column] > 0:
+            if column is None:
                 continue
             scarce = idle[rows, column] / (1000 if resource_column(name) == "gpu" else 1)
             left_cpu = (idle[rows, CPU] - shape.request[CPU]) / 1000
@@ -184,6 +197,7 @@ def _wish_of(wishes: Mapping[str, _Wish], name: str) -> _Wish | None:
     by_column = {resource_column(one): wish for one, wish in wishes.items()}
     if name in by_column:
         return by_column[name]
-    starred = [one for one in wishes if one.endswith("*") and len(one) > 1]
-    fitting = [one for one in starred if name.startswith(one[:-1])]
+    starred = [one for one in wishes if one.endswith("*") and one.count("*") == 1 < len(one)]
+    called = [each for each in GPU_RESOURCES if resource_column(each) == name] or [name]
+    fitting = [one for one in starred if any(each.startswith(one[:-1]) for each in called)]
     return wishes[max(fitting, key=len)] if fitting else None

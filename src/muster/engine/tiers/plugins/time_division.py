@@ -15,7 +15,7 @@ from muster.api.volcano import (
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import SessionPlugin, View
 from muster.engine.tiers.groups import Groups
-from muster.engine.tiers.rules import Rules, TieredPlugin
+from muster.engine.tiers.rules import Rules, TieredPlugin, Vote
 from muster.model.batch_build import flag
 from muster.model.status import TaskStatus
 from muster.numerics.arrays import Bools, Floats, Rows
@@ -31,8 +31,9 @@ _NO_LONGER = (TaskStatus.SUCCEEDED, TaskStatus.FAILED)
 
 class TimeDivision:
     """Volcano's `tdm`: nodes with the label `volcano.sh/revocable-zone` take, while their zone is
-    open, only pods that say that they may be sent away. A window may go over midnight. Once in
-    `tdm.evict.period` those go whose zone has closed, as many of each job as its budget lets go.
+    open, only pods that say that they may be sent away. A window may go over midnight; one that
+    ends where it begins is the whole day. Once in `tdm.evict.period` those go whose zone has
+    closed, as many of each job as its budget lets go.
     """
 
     name = "tdm"
@@ -92,7 +93,7 @@ class _Zones(TieredPlugin):
         if zone not in self._windows:
             return False
         start, end = self._windows[zone]
-        if start <= end:
+        if start < end:
             return start <= self._minute < end
         return self._minute >= start or self._minute < end
 
@@ -128,6 +129,9 @@ class _Zones(TieredPlugin):
         """Those that may not be sent away first."""
         keys = [float(self._may_be_sent_away(job)) for job in jobs.tolist()]
         return np.array(keys, dtype=np.float64).reshape(-1, 1)
+
+    def job_pipelined(self, job: int) -> Vote:
+        return Vote.PERMIT if self._groups.is_pipelined(job) else Vote.REJECT
 
     def job_starving(self, job: int) -> bool:
         return not self._may_be_sent_away(job) and len(self._groups.pending(job)) > 0

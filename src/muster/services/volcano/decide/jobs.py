@@ -42,7 +42,7 @@ from muster.services.volcano.decide.phases import (
     Transition,
     next_phase,
 )
-from muster.services.volcano.decide.plugins import svc_objects
+from muster.services.volcano.decide.plugins import plugin_objects
 from muster.services.volcano.decide.pods import claim_name, owner_reference, pod_of
 from muster.services.volcano.decide.policies import Wish, events_of, wishes
 
@@ -240,7 +240,7 @@ def _provided(case: _Case) -> JobDecision:
     next_s = wishes(job, tuple(_events(case)), case.now_s).next_s
     wait_s = None if next_s is None else next_s - case.now_s
     needed = JobDecision(
-        objects=[*svc_objects(job), *_claims(job)],
+        objects=[*plugin_objects(job), *_claims(job)],
         needs_ssh_key="ssh" in job.spec.plugins,
         requeue_after_s=wait_s,
     )

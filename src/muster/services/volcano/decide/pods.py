@@ -7,6 +7,7 @@ from muster.api import volcano
 from muster.api.meta import OwnerReference
 from muster.api.volcano_batch import (
     ANNOTATION_JOB_VERSION,
+    ANNOTATION_RETRIES,
     ANNOTATION_TEMPLATE,
     LABEL_JOB,
     LABEL_JOB_NAMESPACE,
@@ -17,8 +18,10 @@ from muster.api.volcano_batch import (
     TaskSpec,
     VolumeSpec,
 )
+from muster.services.volcano.decide.frameworks import rank_note
 from muster.services.volcano.decide.members import pod_name
-from muster.services.volcano.decide.plugins import PodContext, apply_plugins
+from muster.services.volcano.decide.plugins import apply_plugins
+from muster.services.volcano.decide.pod_context import PodContext
 
 Json = dict[str, Any]
 
@@ -52,6 +55,7 @@ def pod_of(job: Job, task: TaskSpec, index: int) -> Json:
         volcano.ANNOTATION_GROUP: group_name(job),
         ANNOTATION_JOB_VERSION: str(job.status.version),
         ANNOTATION_TEMPLATE: f"{job.metadata.name}-{task.name}",
+        ANNOTATION_RETRIES: str(job.status.retry_count),
     }
     if task.topology_policy:
         notes[volcano.NUMA_POLICY] = task.topology_policy
@@ -63,7 +67,9 @@ def pod_of(job: Job, task: TaskSpec, index: int) -> Json:
         spec["priorityClassName"] = job.spec.priority_class_name
     for place, volume in enumerate(job.spec.volumes):
         _mount(spec, f"{job.metadata.name}-{place}", claim_name(job, place), volume)
-    apply_plugins(spec, PodContext(job, task, index, name))
+    pod = PodContext(job, task, index, name)
+    apply_plugins(spec, pod)
+    notes.update(rank_note(spec, notes, pod))
     return {
         "metadata": {
             "name": name,

@@ -21,7 +21,11 @@ from muster.runtime.reconciler import DONE, Result
 from muster.services.volcano.decide.groups import PriorityOf
 from muster.services.volcano.decide.job_status import Why
 from muster.services.volcano.decide.jobs import MARK, Gone, JobDecision, JobView, decide
-from muster.services.volcano.decide.plugins import ssh_config, ssh_secret_name
+from muster.services.volcano.decide.plugins import (
+    ssh_config,
+    ssh_keys_given,
+    ssh_secret_name,
+)
 from muster.services.volcano.decide.pods import group_name, owner_reference
 from muster.services.volcano.ssh_keys import key_pair
 
@@ -165,7 +169,7 @@ class JobReconciler:
                 await self._writer.patch(kind, key, {"data": body["data"]})
 
     async def _ensure_ssh_key(self, job: Job) -> None:
-        private, public = key_pair()
+        private, public = ssh_keys_given(job) or key_pair()
         data = {
             "id_rsa": private,
             "id_rsa.pub": public,
