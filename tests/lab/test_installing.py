@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass
 
 import pytest
-from tests.lab.test_operator import CONFIG, HERE, SHARD, Site, build_operator
+from tests.lab.test_operator import CONFIG, HERE, SHARD, Site
 from tests.support.lab import DEFINITION, DEPLOYMENT, QUEUE
+from tests.support.operated import container_of
 
 from muster.api.config import Config, ConfigSpec
 from muster.api.meta import Key, ObjectMeta
@@ -21,9 +22,12 @@ from muster.client.transport import Request, Response, Transport
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, Wrap, ensure, unwrapped
 from muster.lab.virtual_loop import run_virtually
+from muster.runtime.supervisor import Supervisor
+from muster.services.operator import wiring
 from muster.services.operator.bootstrap import Choices, defaults, definitions, operator_objects
 from muster.services.operator.objects import CONFIG_MAP, PRIORITY_CLASS, Wanted
 from muster.services.operator.settings import Release
+from muster.services.operator.status import unavailability
 from muster.sim.kubelet.nodes import NodeGroup
 
 GIVEN = Config(metadata=ObjectMeta(name="kai-config"), spec=ConfigSpec(namespace=HERE))
@@ -81,7 +85,7 @@ async def _run_operator(site: Site) -> asyncio.Task[None]:
 
     It has the account that was installed, and what that one may do.
     """
-    await site.cluster.start(HostedService("muster-operator", build_operator, Rights()))
+    await site.cluster.start(HostedService("muster-operator", _build, Rights()))
 
     async def place() -> None:
         while True:
@@ -91,11 +95,15 @@ async def _run_operator(site: Site) -> asyncio.Task[None]:
     return asyncio.create_task(place())
 
 
+def _build(supervisor: Supervisor) -> None:
+    wiring.build(supervisor, wiring.OperatorServiceConfig())
+
+
 def test_an_empty_cluster_gets_the_product_and_a_second_run_changes_nothing() -> None:
     async def story(desk: Desk) -> None:
         await desk.install()
         placing = await _run_operator(desk.site)
-        await desk.installer.wait(300.0)
+        await desk.installer.wait(CHOICES.release, HERE, 300.0)
         placing.cancel()
         assert desk.said[-1] == "ready"
         assert any("admission" in text for text in desk.said), "what is missing is said"
@@ -121,6 +129,27 @@ def test_an_upgrade_says_what_it_would_change_before_it_does() -> None:
         assert "muster:1.0" in json.dumps(operator), "asking changed nothing"
         await desk.installer.carry_out(steps)
         assert "muster:2.0" in json.dumps(await desk.site.get(DEPLOYMENT, "muster-operator"))
+
+    at_the_desk(story)
+
+
+def test_waiting_for_an_upgrade_ends_when_every_service_runs_the_new_image() -> None:
+    """Config was ready before, and says so until the operator looks."""
+
+    async def story(desk: Desk) -> None:
+        await desk.install()
+        placing = await _run_operator(desk.site)
+        await desk.installer.wait(CHOICES.release, HERE, 300.0)
+        for tag in ("2.0", "1.0"):
+            other = Choices(Release("registry.example", tag), GIVEN)
+            steps = await desk.installer.plan(everything(other))
+            await desk.installer.carry_out(steps)
+            await desk.installer.wait(other.release, HERE, 300.0)
+            deployments = (await desk.site.cluster.reader.list(DEPLOYMENT)).objects
+            images = {container_of(one)["image"] for one in deployments}
+            assert images == {f"registry.example/muster:{tag}"}
+            assert [text for one in deployments if (text := unavailability(one))] == []
+        placing.cancel()
 
     at_the_desk(story)
 
@@ -195,7 +224,7 @@ def test_waiting_ends_with_what_is_missing() -> None:
     async def story(desk: Desk) -> None:
         await desk.install()
         with pytest.raises(NotInTime, match="the operator has not looked at it yet"):
-            await desk.installer.wait(10.0)
+            await desk.installer.wait(CHOICES.release, HERE, 10.0)
 
     at_the_desk(story)
 
@@ -208,7 +237,7 @@ def test_uninstalling_removes_what_was_made_and_nothing_else(purge: bool) -> Non
         await site.create(CONFIG_MAP, "foreign", HERE, data={"a": "b"})
         await desk.install()
         placing = await _run_operator(site)
-        await desk.installer.wait(300.0)
+        await desk.installer.wait(CHOICES.release, HERE, 300.0)
         await site.cluster.stop("muster-operator")
         await desk.installer.uninstall(everything(), HERE, purge=purge)
         placing.cancel()

@@ -88,7 +88,7 @@ def install(
             return
         await installer.carry_out(steps)
         if wait:
-            await installer.wait(timeout)
+            await installer.wait(choices.release, namespace, timeout)
 
     _run("install", kubeconfig, work)
 

@@ -2,15 +2,18 @@
 
 import difflib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
 from muster.api import names
+from muster.api.codec import Unreadable, from_builtins
+from muster.api.config import Config
 from muster.api.kinds import CONFIG, SCHEDULING_SHARD, Kind
 from muster.api.meta import Key
+from muster.api.shard import SchedulingShard
 from muster.base.clock import Clock
 from muster.client.connection import Call, Connection
 from muster.client.errors import Conflict, NotFound
@@ -18,7 +21,10 @@ from muster.client.kinds import Plain, plain_kind
 from muster.client.read import Reader, Selection
 from muster.client.transport import Request
 from muster.client.write import Deletion, Propagation, Writer
-from muster.services.operator.bootstrap import OLDEST_KUBERNETES
+from muster.services.operator.bootstrap import OLDEST_KUBERNETES, Choices, operator_objects
+from muster.services.operator.decide import desired, usable_shards
+from muster.services.operator.dialects import QUEUES, kept_for
+from muster.services.operator.hook_moves import has_rolled
 from muster.services.operator.objects import (
     CLUSTER_ROLE,
     DEFINITION,
@@ -30,6 +36,7 @@ from muster.services.operator.objects import (
     Wanted,
     whole,
 )
+from muster.services.operator.settings import Installation, Release, Settings
 
 _REVIEW: Final = plain_kind(
     "authorization.k8s.io",
@@ -170,11 +177,12 @@ class Installer:
                     raise
                 await self.clock.sleep(0.5)
 
-    async def wait(self, within_s: float) -> None:
-        """Until Config and all shards are ready; says what is missing as it changes."""
+    async def wait(self, release: Release, namespace: str, within_s: float) -> None:
+        """Until Config and all shards are ready, and all that runs for them is of this release;
+        says what is missing as it changes."""
         until_s = self.clock.monotonic_s() + within_s
         said = ""
-        while missing := await self._missing():
+        while missing := await self._missing(release, namespace):
             if missing != said:
                 self.say(f"waiting: {missing}")
                 said = missing
@@ -183,12 +191,17 @@ class Installer:
             await self.clock.sleep(1.0)
         self.say("ready")
 
-    async def _missing(self) -> str:
-        owners: list[tuple[str, Plain]] = []
-        for kind in (CONFIG, SCHEDULING_SHARD):
-            for one in (await self._reader.list(whole(kind))).objects:
-                owners.append((f"{kind.kind} {one['metadata']['name']}", one))
-        texts = [f"{name}: {text}" for name, one in owners if (text := _why_not_ready(one))]
+    async def _missing(self, release: Release, namespace: str) -> str:
+        config, shards = [
+            (await self._reader.list(whole(kind))).objects for kind in (CONFIG, SCHEDULING_SHARD)
+        ]
+        running = await self._reader.list(DEPLOYMENT, Selection(namespace))
+        # What they say may be of a time before the release changed: that is looked at first.
+        texts = _outdated(_images(config, shards, release), running.objects)
+        for kind, owners in ((CONFIG, config), (SCHEDULING_SHARD, shards)):
+            for one in owners:
+                if text := _why_not_ready(one):
+                    texts.append(f"{kind.kind} {one['metadata']['name']}: {text}")
         return "; ".join(texts)
 
     # --- Undoing ------------------------------------------------------------------------------
@@ -233,6 +246,38 @@ class Installer:
         except (NotFound, Conflict):
             return
         self.say(f"removed {kind.kind} {key}")
+
+
+def _images(configs: Iterable[Plain], shards: Iterable[Plain], release: Release) -> dict[str, str]:
+    """By the name of each Deployment, the image that it is to run."""
+    wants = operator_objects(Choices(release))
+    served = frozenset(kind.full_name for kind in QUEUES.values())
+    try:
+        for config in configs:
+            settings = Settings.of(from_builtins(Config, config), release)
+            given = [from_builtins(SchedulingShard, one) for one in shards]
+            usable, _ = usable_shards(given, settings, served)
+            kept = kept_for(given, settings, served)
+            made = desired(Installation(settings, usable, *kept, served))
+            wants += [*made.config, *(want for each in made.shards.values() for want in each)]
+    except Unreadable:
+        pass  # The operator does nothing about it, and its owner never gets ready.
+    return {want.key.name: _image(want.body) for want in wants if want.kind is DEPLOYMENT}
+
+
+def _outdated(images: Mapping[str, str], running: Iterable[Plain]) -> list[str]:
+    """Deployments that are to run another image, or have pods of an earlier one left."""
+    found = []
+    for one in running:
+        name = one["metadata"]["name"]
+        if name in images and (_image(one) != images[name] or not has_rolled(one)):
+            found.append(f"{name}: not rolled yet to {images[name]}")
+    return found
+
+
+def _image(deployment: Mapping[str, Any]) -> str:
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return str(container["image"])
 
 
 def _why_not_ready(owner: Plain) -> str:

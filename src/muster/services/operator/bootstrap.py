@@ -84,7 +84,8 @@ def defaults(config: Config, profile: ProfileName = ProfileName.KAI) -> Iterator
 def _settings(choices: Choices) -> Settings:
     """With a section for the operator, of which Config says nothing."""
     settings = Settings.of(choices.config, choices.release)
-    usual = settings.section("podGroupController")
+    # What the user wrote of any one service is not about this one.
+    usual = Settings.of(Config(), choices.release).section("podGroupController")
     own = {"service": usual["service"], "replicas": choices.replicas}
     spec = {**settings.spec, _SECTION: own}
     return Settings(spec, settings.given, settings.names, settings.image)

@@ -11,7 +11,8 @@ from muster.services.operator.settings import Settings
 
 METRICS: Final = "metrics"
 """The port of probes, metrics and debug pages."""
-_GRACE_S: Final = 30
+_GRACE_S: Final = 45
+"""A service gives the parts of each phase 10 s: it ends by itself, and lets go of its lease."""
 _SCRATCH: Final = "tmp"
 _SCRATCH_MAX: Final = "512Mi"
 """Compiled kernels that do not fit the processor, and what libraries put aside."""
