@@ -13,6 +13,7 @@ import pytest
 from tests.support.lab import BIND_REQUEST, NODE, POD, POD_GROUP, QUEUE, Lab, Setting, in_lab
 from typer.testing import CliRunner
 
+from muster.api.profiles import ProfileName
 from muster.base.log import Log, MemorySink
 from muster.cli.main import app
 from muster.client.kinds import plain_kind
@@ -88,7 +89,9 @@ def test_every_cycle_with_decisions_is_logged_and_replays_to_the_same_plan(
         await lab.job("owed", pods=2, gpus=2, queue="b")
         await lab.until_running("owed", 2)
 
-    options = Options(max_consolidation_victims=3, allow_consolidating_reclaim=False)
+    options = Options(
+        max_consolidation_victims=3, allow_consolidating_reclaim=False, profile=ProfileName.KAI
+    )
     in_lab(scenario, replace(ONE_NODE, options=options, cycle_log_folder=tmp_path))
     files = sorted(tmp_path.iterdir())
     told = [CliRunner().invoke(app, ["replay", str(file)]).stdout for file in files]
