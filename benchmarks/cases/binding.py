@@ -98,6 +98,7 @@ async def _beside_others(nodes: int, by_request: bool) -> Measured:
         "pods": _PODS,
         "nodes": nodes,
         "times_kube_scheduler": round(ours.pods_per_s / theirs.pods_per_s, 2),
+        "settled_times_kube_scheduler": round(ours.settled_s / theirs.settled_s, 2),
         **ours.shown(),
         "kube_scheduler": theirs.shown(),
         "ceiling_per_s": round(ceiling_per_s),

@@ -14,7 +14,7 @@ import numpy as np
 
 from muster.engine.explain import Explanation, FairShares
 from muster.engine.holds import Hold, next_holds
-from muster.engine.memory import EMPTY, Memory
+from muster.engine.memory import EMPTY, Memory, Rest
 from muster.engine.outcome import (
     explanation_of,
     fair_shares_of,
@@ -27,7 +27,12 @@ from muster.engine.plugin_guard import PluginFailure
 from muster.engine.policy import Policy
 from muster.engine.search.defragment import defragment
 from muster.engine.search.giving_back import give_back
-from muster.engine.search.plan_choice import is_no_worse
+from muster.engine.search.plan_choice import (
+    has_undone_its_gifts,
+    is_no_worse,
+    places_no_less,
+)
+from muster.engine.search.solver import CONSOLIDATION
 from muster.engine.search_time import ElapsedS, IsAwaited, no_time_passes, nobody_waits
 from muster.engine.session import Session
 from muster.model.snapshot import ClusterSnapshot
@@ -70,6 +75,9 @@ def run_cycle(
     `elapsed_s` tells the time to searches that have a budget of it, and `is_awaited` whether they
     are to give way to the next cycle.
     """
+    rest = memory.rest
+    if rest is not None and rest.holds(snapshot, policy, actions, now_s):
+        return _again(rest.result, memory, actions, on_action)
     session = Session(snapshot, policy, now_s, memory, elapsed_s, is_awaited=is_awaited)
     plan = _decided(session, actions, on_action)
     if session.has_refined and not session.is_cut_short:
@@ -77,13 +85,18 @@ def run_cycle(
         other = _decided(by_order, actions, None)
         if not is_no_worse(snapshot, plan, other):
             session, plan = by_order, other
+    if has_undone_its_gifts(session) and not session.is_cut_short:
+        unmoved = Session(snapshot, policy, now_s, memory, elapsed_s, refines=session.refines)
+        other = _decided(unmoved, _without_moves(actions), None)
+        if not places_no_less(snapshot, plan, other):
+            session, plan = unmoved, other
     failures = tuple(session.policy.failures.found)
     # What a plugin that fails refuses now, it may grant next time.
     refused = session.refusal_cache.memory() if session.remembers and not failures else EMPTY
     rearranged = rearranged_jobs(session)
     holds = next_holds(snapshot, session.holds, plan, rearranged)
     shares = fair_shares_of(session)
-    return CycleResult(
+    result = CycleResult(
         plan,
         replace(explanation_of(session), shares=shares),
         replace(refused, holds=holds, acted_s=session.acted_s),
@@ -93,6 +106,64 @@ def run_cycle(
         shares,
         memory.acted_s,
     )
+    if not _is_at_rest(session, actions, result):
+        return result
+    rest = _rest(snapshot, policy, actions, result)
+    return replace(result, memory=replace(result.memory, rest=rest))
+
+
+def _again(
+    known: object,
+    memory: Memory,
+    actions: Sequence[tuple[str, Action]],
+    on_action: Callable[[str], None] | None,
+) -> CycleResult:
+    """What a cycle at rest came to, once more."""
+    assert isinstance(known, CycleResult)
+    if on_action is not None:
+        for name, _ in actions:
+            on_action(name)
+    return replace(known, memory=memory)
+
+
+def _is_at_rest(
+    session: Session, actions: Sequence[tuple[str, Action]], result: CycleResult
+) -> bool:
+    """Whether no action decided anything, and nothing is under way."""
+    memory = result.memory
+    is_still = result.plan == NOTHING and not session.has_decided and not session.is_cut_short
+    is_alone = not result.held and not memory.holds and not result.plugin_failures
+    return (
+        is_still
+        and is_alone
+        and len(memory.no_op_actions) == len(actions)
+        and session.tiers is None
+        and memory.acted_s == result.acted_s
+        and session.policy.may_skip_actions()
+    )
+
+
+def _rest(
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    actions: Sequence[tuple[str, Action]],
+    result: CycleResult,
+) -> Rest:
+    until_s = result.memory.no_op_until_s
+    if result.next_change_s is not None:
+        until_s = min(until_s, result.next_change_s)
+    # Counted is what was done, and next time nothing is.
+    said = replace(result, explanation=replace(result.explanation, counters={}))
+    return Rest(snapshot, policy, tuple(actions), until_s, said)
+
+
+def _without_moves(actions: Sequence[tuple[str, Action]]) -> list[tuple[str, Action]]:
+    """The actions, with consolidation doing nothing."""
+    return [(name, _nothing if name == CONSOLIDATION else action) for name, action in actions]
+
+
+def _nothing(_: Session) -> None:
+    pass
 
 
 def _decided(

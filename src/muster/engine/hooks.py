@@ -19,7 +19,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from muster.engine.config.reader import Reader
 from muster.engine.config.settings import EngineSettings
@@ -392,3 +393,15 @@ HOOKS: Mapping[str, Combine] = {
 def overrides(answers: SessionPlugin, hook: str) -> bool:
     """Whether these answers have something to say to the hook."""
     return getattr(type(answers), hook) is not getattr(SessionPlugin, hook)
+
+
+def hooks_of(answers: SessionPlugin) -> frozenset[str]:
+    """The hooks that these answers have something to say to."""
+    kind: Any = type(answers)
+    return _hooks_of_class(kind)
+
+
+@cache
+def _hooks_of_class(kind: Any) -> frozenset[str]:
+    own = (hook for hook in HOOKS if getattr(kind, hook) is not getattr(SessionPlugin, hook))
+    return frozenset(own)

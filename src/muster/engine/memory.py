@@ -6,13 +6,14 @@ A job for which a search found nobody to evict, with nothing decided before its 
 again, for the same reasons, while its `CacheKey` is the same and the job is as it was, as long as
 nothing is decided before its turn this time either. An action for which that is so of all jobs
 (`NoOpAction`) need not be run: that is all allocate needs, where a refusal costs microseconds and
-equal jobs share the refusals of the first.
+equal jobs share the refusals of the first. Where it is so of all actions and the very snapshot is
+the same, the cycle need not be opened (`Rest`).
 
 So a pod that arrives, leaves or comes to run costs no search but its own; one that ends costs a
 look at everybody, because everybody's reasons count what is free.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -72,6 +73,26 @@ class ActionRefusals:
     refusals: RefusalsByJob
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rest:
+    """A cycle that decided nothing, and what makes the next one the same."""
+
+    snapshot: ClusterSnapshot
+    policy: Policy
+    actions: tuple[object, ...]
+    until_s: float
+    """The instant at which waiting alone makes a difference."""
+    result: object
+    """What it came to: an `engine.cycle.CycleResult`."""
+
+    def holds(
+        self, snapshot: ClusterSnapshot, policy: Policy, actions: Sequence[object], now_s: float
+    ) -> bool:
+        """Whether a cycle of these would decide nothing again, for the same reasons."""
+        is_same = self.snapshot is snapshot and self.policy is policy
+        return is_same and now_s < self.until_s and self.actions == tuple(actions)
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """What to hand to the next cycle."""
@@ -84,6 +105,13 @@ class Memory:
     """Room that was made for jobs that have not started."""
     acted_s: Mapping[str, float] = field(default_factory=dict)
     """When plugins last did what they do only now and then, by name."""
+    rest: Rest | None = field(default=None, compare=False)
+    """The cycle before, if it decided nothing at all."""
+
+    @property
+    def no_op_until_s(self) -> float:
+        """Until when waiting alone makes no difference to actions that decided nothing."""
+        return min((each.key.until_s for each in self.no_op_actions), default=inf)
 
 
 EMPTY = Memory()

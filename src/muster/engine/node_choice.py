@@ -297,8 +297,10 @@ def _room_of_shape(session: Session, shape: Shape, codes: Ints) -> Room:
     """What holds for the whole cycle."""
     nodes = session.snapshot.nodes
     plain = codes & ~AMONG_OTHERS
-    possible = ~np.isin(plain, LASTING)
-    eligible = possible & ~np.isin(plain, _SHUT)
+    possible = eligible = plain == Reason.NONE
+    if not possible.all():
+        possible = ~np.isin(plain, LASTING)
+        eligible = possible & ~np.isin(plain, _SHUT)
     if shape.is_shared:
         return Room(int(eligible.sum()), 0, when_empty=-1)
     empty = fit.all_slots(nodes.allocatable, shape.request, possible)
@@ -312,6 +314,8 @@ def _room_of_shape(session: Session, shape: Shape, codes: Ints) -> Room:
 def _is_of_one_shape(session: Session, leaves: Sequence[int]) -> bool:
     """Whether places for one task are places for any."""
     snapshot = session.snapshot
+    if len(leaves) == 1 and len(snapshot.tasks_of_leaf(leaves[0])) == 1:
+        return True
     rows = np.concatenate([snapshot.tasks_of_leaf(leaf) for leaf in leaves])
     return len(np.unique(snapshot.tasks.shape[rows])) == 1
 
@@ -322,7 +326,8 @@ def _histogram(session: Session, shortage: Shortage) -> tuple[NodeCount, ...]:
     nodes: dict[tuple[Reason, str], int] = {}
     alone: dict[tuple[Reason, str], int] = {}
     refused = shortage.codes[shortage.codes != Reason.NONE]
-    for code, count in zip(*np.unique(refused, return_counts=True), strict=True):
+    codes = np.unique(refused, return_counts=True) if len(refused) else (refused, refused)
+    for code, count in zip(*codes, strict=True):
         reason = Reason(int(code) & ~AMONG_OTHERS)
         key = (reason, _taint(session, shortage) if reason is Reason.TAINT else "")
         nodes[key] = nodes.get(key, 0) + int(count)

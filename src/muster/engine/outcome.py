@@ -1,8 +1,8 @@
 """What a session amounts to: the ledger against its snapshot, as a plan and an explanation."""
 
 import math
-from collections.abc import Iterable, Mapping
-from itertools import repeat
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
 
 import msgspec
 import numpy as np
@@ -175,12 +175,13 @@ def _waits_for_victims(session: Session) -> dict[int, Refusal]:
     evicted = np.array(list(session.evictions), dtype=np.int64)
     actors = np.array([why.actor for why in session.evictions.values()], dtype=np.int64)
     victims = _by_first(actors, snapshot.tasks.job[evicted])
+    waits = Reason.WAITS_FOR_VICTIMS
     return {
         job: Refusal(
-            Reason.WAITS_FOR_VICTIMS,
+            waits,
             # Nodes are in the order of their names.
-            subject=_listed([node_names[node] for node in there]),
-            names=_in_order([keys[victim] for victim in victims.get(job, ())]),
+            subject=node_names[there[0]] if len(there) == 1 else _listed(there, node_names),
+            names=_in_order(victims.get(job, ()), keys),
         )
         for job, there in nodes.items()
         if keys[job] not in rearranged
@@ -203,17 +204,17 @@ def _by_first(first: Ints, second: Ints) -> dict[int, list[int]]:
     }
 
 
-def _in_order(names: list[str]) -> tuple[str, ...]:
-    """Sorted: most often there is one."""
-    return tuple(sorted(names) if len(names) > 1 else names)
+def _in_order(rows: Sequence[int], names: Sequence[str]) -> tuple[str, ...]:
+    """The names of these rows, sorted: most often there is one."""
+    if len(rows) == 1:
+        return (names[rows[0]],)
+    return tuple(sorted(names[row] for row in rows))
 
 
-def _listed(names: list[str]) -> str:
-    """The first of many names."""
-    if len(names) == 1:
-        return names[0]
-    shown = ", ".join(names[:_MOST_NAMED])
-    return shown if len(names) <= _MOST_NAMED else f"{shown} and {len(names) - _MOST_NAMED} more"
+def _listed(rows: Sequence[int], names: Sequence[str]) -> str:
+    """The first names of many rows."""
+    shown = ", ".join(names[row] for row in rows[:_MOST_NAMED])
+    return shown if len(rows) <= _MOST_NAMED else f"{shown} and {len(rows) - _MOST_NAMED} more"
 
 
 def fair_shares_of(session: Session) -> FairShares | None:
@@ -285,18 +286,24 @@ def _evictions(session: Session, evicted: Rows) -> tuple[Evict, ...]:
     snapshot, ledger = session.snapshot, session.ledger
     records, names, keys = snapshot.tasks.records, snapshot.nodes.names, snapshot.jobs.keys
     moved = ledger.status[evicted] == TaskStatus.PIPELINED
-    moves_to = np.where(moved, ledger.node[evicted], -1).tolist()
+    moves_to: Iterable[str] = repeat("", len(evicted))
+    if moved.any():
+        new_nodes = np.where(moved, ledger.node[evicted], -1).tolist()
+        moves_to = [names[node] if node >= 0 else "" for node in new_nodes]
     tasks = evicted.tolist()
     why = [session.evictions.get(task, _NO_REASON) for task in tasks]
+    actors = [each.actor for each in why]
+    # Many go for one.
+    named = {actor: keys[actor] if actor >= 0 else "" for actor in set(actors)}
     return tuple(
         rows_of(
             Evict,
             [records[task].uid for task in tasks],
-            [keys[job] for job in snapshot.tasks.job[evicted].tolist()],
-            [names[node] for node in snapshot.tasks.node[evicted].tolist()],
+            map(keys.__getitem__, snapshot.tasks.job[evicted].tolist()),
+            map(names.__getitem__, snapshot.tasks.node[evicted].tolist()),
             [each.action for each in why],
-            [keys[each.actor] if each.actor >= 0 else "" for each in why],
-            [names[node] if node >= 0 else "" for node in moves_to],
+            map(named.__getitem__, actors),
+            moves_to,
         )
     )
 
@@ -319,7 +326,8 @@ def _stamps(session: Session, started: Rows, evicted: Rows) -> tuple[Stamp, ...]
         (STALE_SINCE, stale, stale.values()),
     )
     return tuple(
-        stamp
-        for what, jobs, at_s in stamped
-        for stamp in rows_of(Stamp, [keys[job] for job in jobs], repeat(what, len(jobs)), at_s)
+        chain.from_iterable(
+            rows_of(Stamp, map(keys.__getitem__, jobs), repeat(what, len(jobs)), at_s)
+            for what, jobs, at_s in stamped
+        )
     )

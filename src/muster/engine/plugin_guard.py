@@ -13,6 +13,7 @@ order and score, else nothing that it could object to comes to pass.
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from muster.engine.hooks import (
     Plugin,
     SessionPlugin,
     View,
-    overrides,
+    hooks_of,
 )
 from muster.engine.plan import Bind
 from muster.model.reasons import Reason, Refusal
@@ -228,7 +229,9 @@ class _AskedNoMore(Exception):
     """The plugin has failed too often, or could not be opened."""
 
 
-def opened(plugin: Plugin, view: View, failures: Failures) -> tuple[SessionPlugin | None, set[str]]:
+def opened(
+    plugin: Plugin, view: View, failures: Failures
+) -> tuple[SessionPlugin | None, AbstractSet[str]]:
     """A plugin's answers for a cycle, and the hooks that it has; None where it cannot be opened."""
     try:
         answers = plugin.open(view)
@@ -236,7 +239,7 @@ def opened(plugin: Plugin, view: View, failures: Failures) -> tuple[SessionPlugi
         failures.record(plugin.name, "open", error, ())
         hooks = _possible_hooks(plugin)
         return None, hooks if hooks & _OBJECTS else set()
-    return answers, {hook for hook in HOOKS if overrides(answers, hook)}
+    return answers, hooks_of(answers)
 
 
 def _possible_hooks(plugin: Plugin) -> set[str]:

@@ -154,7 +154,12 @@ class OpenPolicy:
     ) -> None:
         self.failures = failures
         self._voting = voting
-        self._speakers = {hook: [each for each in speakers if hook in each.hooks] for hook in HOOKS}
+        self._speakers: dict[str, list[Speaker]] = {hook: [] for hook in HOOKS}
+        for each in speakers:
+            for hook in each.hooks:
+                self._speakers[hook].append(each)
+        about_nodes = [each for each in speakers if "fits" in each.hooks or "score" in each.hooks]
+        self._about_nodes = [each.answers for each in about_nodes]
         self._by_tier = speakers
         self._everybody = [each for each in speakers if each.plugin is not None]
         for hook, combine in HOOKS.items():
@@ -220,8 +225,7 @@ class OpenPolicy:
 
     def dependence(self, shape: Shape) -> Dependence:
         """The most that any answer about the shape depends on."""
-        asked = (*self._answers("fits"), *self._answers("score"))
-        return max((a.dependence(shape) for a in asked), default=Dependence.IRRELEVANT)
+        return max((a.dependence(shape) for a in self._about_nodes), default=Dependence.IRRELEVANT)
 
     def fits(self, shape: Shape, rows: Rows, on: Sequence[Dependence] = _ANY) -> Bools:
         """Nodes that no plugin objects to; only plugins with a dependence in `on` are asked."""

@@ -144,10 +144,16 @@ class Session:
 
     def refuse_each(self, jobs: Sequence[int], refusals: Sequence[Reasons]) -> None:
         """Remember why jobs were not served, each for reasons of its own."""
-        known = self.refusals
+        known, joined = self.refusals, self._joined
         for job, reasons in zip(jobs, refusals, strict=True):
-            if job not in known and len(reasons) == 1:
-                known[job] = reasons
+            before = known.get(job)
+            if before is None:
+                if len(reasons) == 1:
+                    known[job] = reasons
+                else:
+                    self.refuse(job, reasons)
+            elif (found := joined.get((id(before), id(reasons)))) is not None:
+                known[job] = found[2]
             else:
                 self.refuse(job, reasons)
 

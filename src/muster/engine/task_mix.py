@@ -5,11 +5,13 @@ same cluster gives the same mix. Parts are rounded: one more task among many cha
 what was refused with the mix of the last cycle mostly still stands.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from muster.model.constraints import Constraints
+from muster.model.records import GpuRequest
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ACTIVE_USED, TaskStatus, mask
@@ -120,23 +122,42 @@ def _answers(
 ) -> list[Bools | None]:
     """For each kind where it may run; None: anywhere, as far as that matters."""
     shapes = [snapshot.shapes[row] for row in kinds.tolist()]
-    parts: dict[Constraints, int] = {}
-    for shape, part in zip(shapes, weight.tolist(), strict=True):
-        parts[shape.constraints] = parts.get(shape.constraints, 0) + part
-    usual = list(parts)
+    group = _by_constraints(shapes)
+    alike: list[list[Shape]] = [[] for _ in range(max(group, default=-1) + 1)]
+    parts = [0] * len(alike)
+    for at, shape, part in zip(group, shapes, weight.tolist(), strict=True):
+        alike[at].append(shape)
+        parts[at] += part
+    usual = list(range(len(alike)))
     if len(usual) > _MOST_CONSTRAINTS:
-        usual.sort(key=lambda each: (-parts[each], repr(each)))
-    known: dict[Constraints, Bools | None] = dict.fromkeys(usual[_MOST_CONSTRAINTS:])
-    # Which of those with equal constraints is asked about must not depend on the order of rows.
-    for shape in sorted(shapes, key=_canonical):
-        if shape.constraints not in known:
-            answer = fits(shape)
-            known[shape.constraints] = None if answer.all() else answer
-    return [known[shape.constraints] for shape in shapes]
+        usual.sort(key=lambda at: (-parts[at], repr(alike[at][0].constraints)))
+    answers: list[Bools | None] = [None] * len(alike)
+    for at in usual[:_MOST_CONSTRAINTS]:
+        # Which of these is asked about must not depend on the order of rows.
+        answer = fits(min(alike[at], key=_canonical))
+        answers[at] = None if answer.all() else answer
+    return [answers[at] for at in group]
+
+
+def _by_constraints(shapes: Sequence[Shape]) -> list[int]:
+    """A number for each shape, the same for those with equal constraints."""
+    number: dict[Constraints, int] = {}
+    # To hash constraints takes long, and most are one object.
+    of_object: dict[int, int] = {}
+    for shape in shapes:
+        if id(shape.constraints) not in of_object:
+            found = number.setdefault(shape.constraints, len(number))
+            of_object[id(shape.constraints)] = found
+    return [of_object[id(shape.constraints)] for shape in shapes]
 
 
 def _canonical(shape: Shape) -> tuple[object, ...]:
-    return (shape.request.tolist(), repr(shape.gpu))
+    return (shape.request.tolist(), _text(shape.gpu))
+
+
+@lru_cache(maxsize=4096)
+def _text(gpu: GpuRequest) -> str:
+    return repr(gpu)
 
 
 def _steps(amounts: Ints) -> Ints:

@@ -298,9 +298,9 @@ class Ledger:
 
     def _post_all(self, kind: EntryKind, tasks: Rows, nodes: Rows, new: TaskStatus) -> None:
         """The same entries as one by one."""
-        illegal = np.flatnonzero(~_IS_LEGAL[self.status[tasks], new])
-        if len(illegal):
-            task = int(tasks[illegal[0]])
+        is_legal = _IS_LEGAL[self.status[tasks], new]
+        if not is_legal.all():
+            task = int(tasks[~is_legal][0])
             was = TaskStatus(int(self.status[task]))
             raise IllegalTransition(self.snapshot.tasks.records[task].uid, was, new)
         self.reserve(len(tasks))
@@ -392,8 +392,8 @@ def _grown(column: Ints, size: int) -> Ints:
 
 def _counted(snapshot: ClusterSnapshot) -> Ints:
     """Tasks per leaf and status: int64[L, STATUSES]."""
-    tasks = snapshot.tasks
-    counts = np.zeros((len(snapshot.leaves.job), STATUSES), dtype=np.int64)
-    rows = np.flatnonzero(tasks.live & (tasks.leaf >= 0))
-    np.add.at(counts, (tasks.leaf[rows], tasks.status[rows]), 1)
-    return counts
+    tasks, leaves = snapshot.tasks, len(snapshot.leaves.job)
+    rows = tasks.live & (tasks.leaf >= 0)
+    places = tasks.leaf[rows] * STATUSES + tasks.status[rows]
+    counts: Ints = np.bincount(places, minlength=leaves * STATUSES).astype(np.int64)
+    return counts.reshape(leaves, STATUSES)

@@ -38,7 +38,7 @@ class Shape:
         """Whether it asks for parts of GPUs."""
         return self.gpu.is_shared
 
-    @property
+    @cached_property
     def needs_gpu(self) -> bool:
         return self.gpu.kind is not GpuKind.NONE or bool(self.request[GPU] > 0)
 

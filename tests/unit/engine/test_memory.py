@@ -238,3 +238,57 @@ def test_another_policy_uses_no_cached_refusal() -> None:
     other = _cycle(tables, first.memory, policy=build_policy(CONF))
     told = first.explanation.refusals["default/waits"][0]
     assert other.explanation.refusals["default/waits"][0] is not told
+
+
+def test_a_cluster_at_rest_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = _searched_in_vain()
+    first = _cycle(tables)
+    opened = _opened_sessions(monkeypatch)
+    again = _cycle(tables, first.memory)
+    assert opened == []
+    assert (again.plan, again.explanation.refusals) == (first.plan, first.explanation.refusals)
+    assert again.explanation.counters == {}
+    assert again.next_change_s == first.next_change_s
+    _newcomer(tables)
+    _cycle(tables, again.memory)
+    assert opened
+
+
+def test_a_cluster_at_rest_is_looked_at_again_when_a_delay_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tables = _contended()
+    late = make.gang("late", 1, queue="poor", gpu=8, created_s=make.NOW_S, preemption_delay_s=30.0)
+    tables.extend(make.cluster(late))
+    memory = _cycle(tables).memory
+    opened = _opened_sessions(monkeypatch)
+    _cycle(tables, memory, later_s=29.0)
+    assert opened == []
+    _cycle(tables, memory, later_s=31.0)
+    assert opened
+
+
+def test_what_was_decided_is_decided_upon_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing says that it was carried out."""
+    tables = ClusterTables()
+    tables.extend(
+        make.cluster(
+            make.node("n0", gpu=1), make.queue("q"), make.gang("fits", 1, queue="q", gpu=1)
+        )
+    )
+    first = _cycle(tables)
+    opened = _opened_sessions(monkeypatch)
+    assert _cycle(tables, first.memory).plan == first.plan
+    assert opened
+
+
+def _opened_sessions(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
+    opened: list[Session] = []
+
+    class Noted(Session):
+        def __init__(self, *arguments: object, **named: object) -> None:
+            super().__init__(*arguments, **named)  # type: ignore[arg-type]
+            opened.append(self)
+
+    monkeypatch.setattr("muster.engine.cycle.Session", Noted)
+    return opened

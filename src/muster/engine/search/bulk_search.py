@@ -6,7 +6,9 @@ placement that was constructed is the placement. Tasks with needs beyond resourc
 answers are placed by an ordinary simulation on the nodes that were made free.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -56,7 +58,7 @@ class Construction:
 def solve_bulk(search: VictimSearch, table: VictimTable, losses: LossBudget) -> Solved | Unsolved:
     """Make room for all tasks of the actor, or leave everything as it was."""
     refusals = []
-    for built in _constructions(search, table, losses):
+    for built in chain(_constructions(search, table, losses), _of_movable(search, table, losses)):
         if search.time.is_over:
             refusals.append(Refusal(Reason.SEARCH_TIME))
             break
@@ -91,6 +93,19 @@ def _constructions(
     if table.takes_no_more(cheapest.chosen, first.chosen):
         return [cheapest, first]
     return [first, cheapest]
+
+
+def _of_movable(
+    search: VictimSearch, table: VictimTable, losses: LossBudget
+) -> Iterator[Construction]:
+    """For consolidation, whose victims all need another place: slots made of those who have one as
+    things are. (Others may have one once somebody left: that is tried before.)
+    """
+    if search.action != CONSOLIDATION:
+        return
+    among = table.movable() & table.eligible(search.candidates)
+    if among.any() and (built := construct(search, table, losses, table.units, among)):
+        yield built
 
 
 def _is_least(search: VictimSearch, table: VictimTable, built: Construction) -> bool:

@@ -15,7 +15,7 @@ from muster.engine.search.victim_cost import resource_cost, victim_rank, work_lo
 from muster.engine.search.victim_order import QueueStanding
 from muster.engine.session import Session
 from muster.model.status import IS_ACTIVE_ALLOCATED
-from muster.numerics import gpu_shares
+from muster.numerics import fit, gpu_shares
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU, QUEUE_WIDTH
 from muster.numerics.eligible import Homes, still_there, tasks_of
@@ -23,6 +23,8 @@ from muster.numerics.tree import path
 from muster.numerics.victims import Budget, Units
 
 _NO_BOUND = 1 << 60
+_NOWHERE, _IN_SEVERAL = -1, -2
+"""In place of the only node with room."""
 
 
 class _Tenant(NamedTuple):
@@ -61,6 +63,8 @@ class VictimTable:
         self.has_shared = bool(self.shared(self._tasks).any())
         """Whether some task sits on a shared GPU."""
         self._in_order: Units | None = None
+        self._movable: tuple[int, Bools] | None = None
+        """The version of the ledger when it was found out, and that."""
         self.is_uniform = len(self._tasks) == len(self._rank) and all(
             len(np.unique(column)) < 2 for column in (self._rank, self.units.unit_cost)
         )
@@ -107,6 +111,29 @@ class VictimTable:
         if self._alone:
             eligible[self._joined()] = False
         return eligible
+
+    def movable(self) -> Bools:
+        """Units of which each task has room on another node, as things are: bool[U]."""
+        known, version = self._movable, self._session.ledger.version
+        if known is None or known[0] != version:
+            has_room = self._have_room_elsewhere()
+            found: Bools = np.logical_and.reduceat(has_room, self._start[:-1])
+            known = self._movable = (version, found)
+        return known[1]
+
+    def _have_room_elsewhere(self) -> Bools:
+        session, tasks = self._session, self._tasks
+        columns, handle = session.snapshot.tasks, session.ledger.handle
+        # Of each shape: the only node with room; several; or none.
+        where = np.full(len(session.snapshot.shapes), _NOWHERE, dtype=np.int64)
+        for row in np.unique(columns.shape[tasks]).tolist():
+            nodes = np.flatnonzero(session.answers(session.snapshot.shapes[row]).fits)
+            roomy = nodes[fit.rooms(handle, row, nodes)[0] != fit.NO_ROOM]
+            if len(roomy):
+                where[row] = roomy[0] if len(roomy) == 1 else _IN_SEVERAL
+        there = where[columns.shape[tasks]]
+        found: Bools = (there != _NOWHERE) & (there != session.ledger.node[tasks])
+        return found
 
     def _joined(self) -> list[int]:
         """Units that were alone on a shared GPU and no longer are, or are on another one of their

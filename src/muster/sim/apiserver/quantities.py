@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 _FORM = re.compile(
-    r"^([+-]?(?:\d+(?:\.\d*)?|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?\d+)?$"
+    r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?\d+)?", re.ASCII
 )
 _BINARY = {"": 1} | {
     s: 1 << (10 * i) for i, s in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)
@@ -59,7 +59,7 @@ def canonical(text: str) -> str:
 
 
 def _parsed(text: str) -> tuple[Decimal, str]:
-    matched = _FORM.match(text) if len(text) <= _LENGTH_MAX else None
+    matched = _FORM.fullmatch(text) if len(text) <= _LENGTH_MAX else None
     if matched is None:
         raise BadQuantity(text)
     digits, suffix = matched[1], matched[2] or ""

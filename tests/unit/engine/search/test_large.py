@@ -24,8 +24,8 @@ NODES = 60
 RACK = "rack"
 
 
-def plan_of(world: ClusterRecords) -> Plan:
-    conf = parse_conf('actions: "allocate, reclaim"\n')
+def plan_of(world: ClusterRecords, actions: str = "allocate, reclaim") -> Plan:
+    conf = parse_conf(f'actions: "{actions}"\n')
     snapshot = snapshot_of(world)
     return run_cycle(snapshot, build_policy(conf), build_actions(conf), make.NOW_S).plan
 
@@ -117,3 +117,23 @@ def test_bulk_search_obeys_the_disruption_mode_of_victims(
     assert len(plan.nominations) == 1
     assert len(plan.evictions) == leave
     assert len({evict.job for evict in plan.evictions}) == 1
+
+
+def test_consolidation_moves_those_who_have_another_place_where_the_cheapest_have_none() -> None:
+    """The nodes come in the order of their names, and all victims cost the same."""
+    here = Constraints(node_labels=(Requirement("pinned", Operator.IN, ("yes",)),))
+    stays = make.gang("stays", 1, queue="q", gpu=1, nodes=("a",))
+    pinned = tuple(make.with_fields(task, constraints=here) for task in stays.tasks)
+    world = make.cluster(
+        make.queue("q"),
+        make.node("a", gpu=2, labels={"pinned": "yes"}),
+        make.Workload(stays.job, pinned),
+        make.node("b", gpu=2),
+        make.gang("moves", 1, queue="q", gpu=1, nodes=("b",)),
+        *(make.node(f"c{at:02}", gpu=1) for at in range(NODES)),
+        *(make.gang(f"c{at:02}", 1, queue="q", gpu=1, nodes=(f"c{at:02}",)) for at in range(NODES)),
+        make.gang("wants", 1, queue="q", gpu=2),
+    )
+    plan = plan_of(world, "allocate, consolidation")
+    assert [(evict.task, evict.moves_to) for evict in plan.evictions] == [("moves-0", "a")]
+    assert {waits.task: waits.node for waits in plan.nominations}["wants-0"] == "b"

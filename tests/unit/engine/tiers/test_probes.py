@@ -1,7 +1,10 @@
 """What was seen to go wrong in kube-batch and Volcano goes right here."""
 
 import pytest
+from msgspec.structs import replace
 from tests.support.batch import Batch, bound, evicted
+
+from muster.engine.profiles.volcano import DEFAULT_CONF
 
 _HIERARCHY = """
 actions: "enqueue, allocate"
@@ -121,3 +124,26 @@ def test_a_gang_needs_the_minimum_of_each_of_its_roles() -> None:
     conf = "actions: allocate\ntiers:\n- plugins:\n  - name: gang\n"
     told = Batch().node("n1", 8).queue("a").gang("g", "a", 2, waiting=2, roles={"ps": 1})
     assert bound(told.run(conf)) == []
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        "enqueue, allocate, backfill",
+        "enqueue, allocate, backfill, preempt, reclaim",
+        "enqueue, allocate, preempt, reclaim, backfill",
+        "enqueue, reclaim, allocate, preempt, backfill",
+        "enqueue, reclaim, preempt, gangpreempt, gangreclaim, shuffle, allocate, backfill",
+    ],
+)
+def test_pods_that_ask_for_nothing_start_with_their_gang_whatever_comes_before(
+    actions: str,
+) -> None:
+    told = Batch().queue("q").node("n1", 2)
+    told.gang("free", "q", 1, waiting=1, cpus=0, phase="Pending")
+    told.gang("mixed", "q", 3, waiting=2, phase="Pending")
+    told.tasks.append(replace(told.tasks[-1], uid="mixed-2", name="mixed-2", request={"pods": 1}))
+    conf = DEFAULT_CONF.replace("enqueue, allocate, backfill", actions)
+    result = told.run(conf)
+    assert bound(result) == ["free-0", "mixed-0", "mixed-1", "mixed-2"]
+    assert result.plan.nominations == ()

@@ -43,7 +43,7 @@ def test_a_quantity_has_one_canonical_form(text: str, wanted: str) -> None:
     assert canonical(wanted) == wanted
 
 
-@pytest.mark.parametrize("text", ["", "x", "1x", "1 Gi", "--1", "1Gi2", "1,5"])
+@pytest.mark.parametrize("text", ["", "x", "1x", "1 Gi", "--1", "1Gi2", "1,5", "１", "1\n"])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(BadQuantity):
         canonical(text)

@@ -22,6 +22,7 @@ from muster.engine.tiers.fold import Tiers, tiers_of
 from muster.engine.tiers.placing import STARTS_FIRST
 from muster.engine.tiers.queueing import JobsByQueue
 from muster.engine.tiers.waiting import may_be_served
+from muster.model.ledger import EntryKind
 from muster.model.reasons import Reason, Refusal
 
 NAME = "preempt"
@@ -84,13 +85,16 @@ class _Preemption:
         self._session.refuse(job, (Refusal(Reason.NO_VICTIMS),))
 
     def inside(self, job: int) -> None:
-        """Task by task, as far as it goes."""
+        """Task by task, as far as it goes. Who has room without it waits for nobody to leave:
+        backfill, or the next allocate, starts him.
+        """
         tiers, tasks = self._tiers, self._session.snapshot.tasks
         for task in tiers.in_task_order(tiers.groups.pending(job).tolist()):
             with Statement(self._session) as statement:
                 if not self._make_room(statement, task, lambda other: tasks.job[other] == job):
                     return
-                statement.commit()
+                if (statement.entries().kind == EntryKind.EVICT).any():
+                    statement.commit()
 
     def _make_room(self, statement: Statement, task: int, wanted: _Wanted) -> bool:
         tiers, groups = self._tiers, self._tiers.groups
