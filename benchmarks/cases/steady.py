@@ -34,6 +34,7 @@ _SAMPLE_S = 10.0
 _WARM_S = 60.0
 """What came before is not in the figures: caches fill, processes grow to their size."""
 _LAST_WITHIN_S = 60.0
+_BEGINS_WITHIN_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ async def _round(contender: Contender, steady: Steady) -> dict[str, object]:
         await asyncio.to_thread(plane.add, "kube-controller-manager")
         with contender.running(plane) as pids:
             await asyncio.sleep(15.0)  # Everybody has read what is there.
+            await _until_it_binds(writer, steady, contender.scheduler)
             await until_calm(plane)
             everybody = {**plane.pids(), **pids}
             before = processes.cpu_of(everybody)
@@ -177,6 +179,18 @@ async def _fill(
         ),
     )
     await until_served(writer, load.pod_name(steady.pods - 1))
+
+
+async def _until_it_binds(writer: load.Load, steady: Steady, scheduler: str) -> None:
+    """A first pod comes and goes: processes take their time to begin, and that is another case."""
+    number = steady.pods + int(steady.per_s * steady.lasts_s)
+    await writer.write_all(load.pods(1, scheduler, first=number))
+    for _ in range(int(_BEGINS_WITHIN_S)):
+        if (await writer.read(f"{load.PODS}/{load.pod_name(number)}"))["spec"].get("nodeName"):
+            await writer.write_all([load.deletion(load.pod_name(number))])
+            return
+        await asyncio.sleep(1.0)
+    raise TimeoutError(f"{scheduler} bound nothing within {_BEGINS_WITHIN_S:.0f} s")
 
 
 async def _come_and_go(writer: load.Load, steady: Steady, scheduler: str, waits: Waits) -> None:

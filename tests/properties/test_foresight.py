@@ -4,6 +4,7 @@ The judge knows nothing of how changes are looked for: it makes the change on th
 cycle leaves, and runs a whole cycle on them.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -11,9 +12,10 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.draws import EXPLORE
 
 from muster.api.names import LABEL_HOSTNAME
-from muster.foresight.changes import Waiting, ladders
+from muster.foresight.changes import Needs, Waiting, ladders
 from muster.foresight.situation import Situation, decided
 from muster.foresight.smallest import start_of
 from muster.foresight.variants import Variants
@@ -25,23 +27,32 @@ from muster.model.public_reasons import why_of
 from muster.model.reason_codes import Code
 from muster.model.record_changes import Delta, changed
 from muster.model.records import UNLIMITED, ClusterRecords, JobRecord, SubGroupRecord
-from muster.model.status import TaskStatus
+from muster.model.status import ACTIVE_USED, TaskStatus
 from muster.model.tables import snapshot_of
 from muster.numerics.axis import GPU_UNIT, QUEUE_RESOURCES
 from muster.testing import make
 from muster.testing.contended import contended_clusters
 from muster.testing.strategies import ALL, clusters
 
+_EXAMPLES, _EXAMPLES_TO_EXPLORE = 25, 400
+"""Of clusters; each has several jobs that wait, so 400 are some thousand situations."""
 _CAREFULLY = settings(
-    max_examples=25,
+    max_examples=_EXAMPLES_TO_EXPLORE if os.environ.get(EXPLORE) else _EXAMPLES,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 _WORLDS = st.one_of(contended_clusters(), contended_clusters(has_racks=True), clusters(ALL))
 
 
+def ends_of(situation: Situation) -> Mapping[str, float]:
+    """When jobs that run end, as it were."""
+    held = sorted({task.job for task in situation.left.tasks if task.status in ACTIVE_USED})
+    return {job: situation.now_s + 60.0 * (1 + at) for at, job in enumerate(filter(None, held))}
+
+
 def answers(questions: Questions) -> list[Why]:
-    found = [questions.why(job, float("inf")) for job in sorted(questions.state.jobs)]
+    ends = ends_of(questions.situation)
+    found = [questions.why(job, float("inf"), ends) for job in sorted(questions.state.jobs)]
     return [why for why in found if why.state is State.WAITING]
 
 
@@ -59,26 +70,42 @@ def test_every_change_that_is_named_starts_the_job_in_a_whole_cycle(world: Clust
 @_CAREFULLY
 @given(_WORLDS)
 def test_no_change_that_was_searched_is_smaller(world: ClusterRecords) -> None:
-    """All steps before the one named are run, not only those that the search looked at."""
+    """The next smaller step of each that is named does not start the job, and neither does the
+    smallest of all; nor is there a step before the one that was found first, where each was tried.
+    """
     situation = Situation.of(world, make.NOW_S)
     questions = Questions(situation)
     for why in answers(questions):
         named = {(change.what, change.subject): change for change in why.changes}
         for ladder in ladders(waiting_of(questions, why)):
             change = named.get((ladder.what, ladder.subject))
-            if change is None or not ladder.is_ordered or change.next_smaller is None:
+            if change is None:
                 continue
-            smaller = snapshot_of(changed(situation.left, ladder.edit(change.next_smaller)))
-            allocated = decided(
-                smaller, situation.rules, situation.now_s, actions=situation.rules.until_allocate
-            )
-            assert start_of(allocated, why.job) is None, (why.job, change.what)
+            before = list(ladder.steps)[: list(ladder.steps).index(change.after)]
+            tried = {before[0], before[-1]} if ladder.is_ordered and before else before
+            for step in tried:
+                smaller = snapshot_of(changed(situation.left, ladder.edit(step)))
+                actions = situation.rules.until_allocate if ladder.needs is Needs.ALLOCATE else None
+                result = decided(smaller, situation.rules, situation.now_s, actions=actions)
+                assert start_of(result, why.job) is None, (why.job, change.what, step)
+
+
+@_CAREFULLY
+@given(_WORLDS)
+def test_changes_are_told_by_who_pays_for_them(world: ClusterRecords) -> None:
+    """Waiting first, then what may be relaxed, a smaller job, and what others have to grant; inside
+    of each what evicts nobody comes first.
+    """
+    for why in answers(Questions(Situation.of(world, make.NOW_S))):
+        price = [(change.cost, bool(change.start.evictions)) for change in why.changes]
+        assert price == sorted(price)
 
 
 def waiting_of(questions: Questions, why: Why) -> Waiting:
     state = questions.state
     pending = tuple(t for t in state.tasks_of(why.job) if t.status is TaskStatus.PENDING)
-    return Waiting(state, state.jobs[why.job], pending, why.refusals, {})
+    ends = ends_of(questions.situation)
+    return Waiting(state, state.jobs[why.job], pending, why.refusals, ends)
 
 
 @_CAREFULLY

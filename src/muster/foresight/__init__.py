@@ -5,7 +5,7 @@ Pure but for the stores (`journal`): the same situation gives the same answer on
 
     from muster import foresight
 
-    situation = foresight.Situation.of(records, now_s)
+    situation = foresight.read_situation("cycle.json")
     foresight.Questions(situation).why("team/train")
 """
 
@@ -13,16 +13,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from muster.foresight.cycle_input import read_situation
     from muster.foresight.situation import Rules, Situation, rules_of
     from muster.foresight.why import Questions, Why
 
-__all__ = ["Questions", "Rules", "Situation", "Why", "rules_of"]
+__all__ = ["Questions", "Rules", "Situation", "Why", "read_situation", "rules_of"]
 
 _HOMES = {
     "Questions": "why",
     "Rules": "situation",
     "Situation": "situation",
     "Why": "why",
+    "read_situation": "cycle_input",
     "rules_of": "situation",
 }
 

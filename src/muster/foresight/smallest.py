@@ -146,11 +146,24 @@ _Tried = Callable[[int], Start | None]
 
 
 def _bisected(tried: _Tried, steps: Sequence[object], budget: Budget) -> tuple[int, Start] | None:
-    """Neighbours of which the larger helps and the smaller does not; -1 is no change at all."""
+    """Neighbours of which the larger helps and the smaller does not; -1 is no change at all.
+
+    Strides from the smallest step on: where a larger step helps others before the job, a small one
+    may help it alone, and usually a small one suffices.
+    """
     low, high = -1, len(steps) - 1
     best = tried(high)
     if best is None:
         return None
+    at = 0
+    while at < high:
+        if budget.is_spent:
+            return None
+        start = tried(at)
+        if start is not None:
+            high, best = at, start
+            break
+        low, at = at, 2 * at + 1
     while high - low > 1:
         if budget.is_spent:
             return None

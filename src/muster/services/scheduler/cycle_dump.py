@@ -3,10 +3,8 @@
 `/debug/snapshot` writes ours; `muster replay` reads either and decides again.
 """
 
-import gzip
 import io
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,8 +28,8 @@ from muster.api.storage import (
     StorageClass,
 )
 from muster.api.topology import Topology
-from muster.engine.holds import Hold
 from muster.engine.plan import Plan
+from muster.foresight.cycle_input import CycleInput, NotACycle, unpacked
 from muster.model.build import (
     Identity,
     Priorities,
@@ -48,7 +46,6 @@ from muster.services.scheduler.options import Options
 
 T = TypeVar("T")
 _ARCHIVED = "snapshot.json"
-_GZIP = b"\x1f\x8b"
 _PART = 200
 """Objects that are encoded at once."""
 _DECIDING = (
@@ -60,25 +57,17 @@ _DECIDING = (
 )
 
 
-class NotACycleDump(Exception):
+class NotACycleDump(NotACycle):
     """The file is neither ours nor an archive that we know; the text says what is wrong."""
 
 
-class CycleDump(msgspec.Struct, frozen=True):
-    """Everything that a cycle depended on."""
+class CycleDump(CycleInput, frozen=True):
+    """Everything that a cycle depended on, and what is known besides."""
 
-    now_s: float
-    conf: str
-    """Text of the configuration file."""
-    records: ClusterRecords
     set_aside: tuple[str, ...] = ()
     """Objects of an archive that could not be read."""
-    settings: Mapping[str, Any] = {}
-    """The command-line settings that decisions depend on."""
     plan: Any = None
     """What was decided, as plain values; None where only the input is known."""
-    holds: tuple[Hold, ...] = ()
-    """Room that earlier cycles had made."""
     acted_s: Mapping[str, float] = {}
     """When plugins had last done what they do only now and then."""
 
@@ -140,11 +129,10 @@ def _json(value: object) -> bytes:
 
 def decode_dump(data: bytes) -> CycleDump:
     """Our own dump, also compressed, or KAI's archive (a zip with a snapshot.json in it)."""
-    if data.startswith(_GZIP):
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise NotACycleDump(f"truncated or corrupt: {error}") from None
+    try:
+        data = unpacked(data)
+    except NotACycle as problem:
+        raise NotACycleDump(str(problem)) from None
     if zipfile.is_zipfile(io.BytesIO(data)):
         return _from_archive(data)
     try:
@@ -165,7 +153,8 @@ def _from_archive(data: bytes) -> CycleDump:
     reader = _Objects(raw)
     newest = _newest_timestamp_s(raw)
     records = _records(reader, newest)
-    return CycleDump(newest, _conf(document.get("config")), records, tuple(reader.set_aside))
+    conf, set_aside = _conf(document.get("config")), tuple(reader.set_aside)
+    return CycleDump(newest, conf, records, set_aside=set_aside)
 
 
 class _Objects:
