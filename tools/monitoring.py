@@ -87,6 +87,14 @@ ALERT_TABLE: Final = (
         "No replica of {{ $labels.name }} leads: what it does is not being done.",
     ),
     Alert(
+        "MusterNotSeen",
+        "warning",
+        "group by (namespace, job, name) (max_over_time(leader_election_master_status[1h])) "
+        "unless group by (namespace, job, name) (leader_election_master_status)",
+        "5m",
+        "Metrics of {{ $labels.name }} were read within the hour, and are no more: no pod answers.",
+    ),
+    Alert(
         "MusterCyclesFail",
         "critical",
         "rate(kai_failed_scheduling_cycles_total[5m]) > 0",

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,6 +15,7 @@ _WORDS = {
     *("sum", "max", "by", "rate", "delta", "histogram_quantile", "le"),
     *("kind", "queue_name", "reason"),
     *("namespace", "job", "pod", "name", "controller", "result", "code", "cause", "action"),
+    *("group", "unless", "max_over_time"),
 }
 
 
@@ -78,6 +80,91 @@ def test_every_rule_says_what_and_for_how_long() -> None:
     assert {tuple(rule) for rule in group["rules"]} == {
         ("alert", "expr", "for", "labels", "annotations")
     }
+
+
+@pytest.mark.parametrize("alert", monitoring.ALERT_TABLE, ids=lambda one: one.name)
+def test_what_an_alert_says_names_labels_that_it_has(alert: monitoring.Alert) -> None:
+    named = set(re.findall(r"\$labels\.(\w+)", alert.summary))
+    has = {"namespace", "job", "pod"}  # Of whoever was scraped.
+    if by := re.search(r"by \(([\w, ]+)\)", alert.expression):
+        has = set(by[1].split(", "))
+    else:
+        (metric,) = [one for one in monitoring.metrics() if one.name in alert.expression]
+        has |= {*metric.labels}
+    assert named <= has
+
+
+_SCRAPED = 'namespace="n",job="j",pod="p"'
+_CASES: dict[str, tuple[str, str, str]] = {
+    "MusterNobodyLeads": ('leader_election_master_status{name="l",%s}', "0x60", "1x60"),
+    "MusterNotSeen": ('leader_election_master_status{name="l",%s}', "1x10 _x50", "1x60"),
+    "MusterCyclesFail": ('kai_failed_scheduling_cycles_total{plugin="x",%s}', "0+9x60", "7x60"),
+    "MusterTokenRefused": ('rest_client_requests_total{code="401",%s}', "0+9x60", "7x60"),
+    "MusterNoNews": ('muster_informer_trouble_seconds{kind="pods",%s}', "0+60x60", "0x60"),
+    "MusterLoopHeldUp": ("muster_event_loop_lag_seconds{%s}", "3x60", "0.5x60"),
+    "MusterCyclesTakeLong": ("kai_e2e_scheduling_latency_milliseconds{%s}", "61000x60", "900x60"),
+    "MusterDecisionsNotConfirmed": ("kai_oldest_assumption_seconds{%s}", "301x60", "50x60"),
+    "MusterStatusIsLate": ("kai_status_update_oldest_seconds{%s}", "121x60", "50x60"),
+    "MusterReconcilesFail": (
+        'controller_runtime_reconcile_total{result="error",controller="c",%s}',
+        "0+60x60",
+        "0+1x60",
+    ),
+    "MusterBacklog": ('workqueue_depth{name="q",%s}', "1001x60", "900x60"),
+    "MusterEvictionsRefused": ('kai_evictions_refused_total{cause="c",%s}', "0+9x60", "7x60"),
+    "MusterObjectsSetAside": ('muster_informer_set_aside{kind="pods",%s}', "1x60", "0x60"),
+    "MusterOutOfStep": ('muster_informer_out_of_step{kind="pods",%s}', "1x60", "0x60"),
+    "MusterEventsDropped": ("muster_events_dropped{%s}", "0+9x60", "7x60"),
+    "MusterSettingsWithoutEffect": (
+        'muster_configuration_without_effect{key="k",%s}',
+        "1x120",
+        "0x120",
+    ),
+}
+"""By alert: a series, its values minute by minute when somebody is to be woken, and when nobody."""
+
+
+@pytest.mark.prometheus
+def test_every_alert_fires_when_it_is_so_and_at_no_other_time(tmp_path: Path) -> None:
+    assert _CASES.keys() == {alert.name for alert in monitoring.ALERT_TABLE}
+    told = {alert.name: alert for alert in monitoring.ALERT_TABLE}
+    tests = [
+        _told(told[name], case, fires=fires) for name, case in _CASES.items() for fires in (1, 0)
+    ]
+    file = tmp_path / "tests.yaml"
+    known = {"rule_files": [str(monitoring.ALERTS)], "evaluation_interval": "1m", "tests": tests}
+    file.write_text(yaml.safe_dump(known))
+    command = ["promtool", "test", "rules", str(file)]
+    tested = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def _told(alert: monitoring.Alert, case: tuple[str, str, str], *, fires: int) -> dict[str, Any]:
+    """An hour later, or two; of what it says only the labels are looked at."""
+    series, bad, good = case
+    expected: list[dict[str, Any]] = []
+    if fires:
+        labels = {
+            key: text
+            for key, text in re.findall(r'(\w+)="(\w+)"', series % _SCRAPED)
+            if (by := re.search(r"by \(([\w, ]+)\)", alert.expression)) is None
+            or key in by[1].split(", ")
+        }
+        summary = re.sub(r"{{ \$labels\.(\w+) }}", lambda found: labels[found[1]], alert.summary)
+        said = {"summary": summary, "runbook": f"docs/runbooks.md#{alert.name.lower()}"}
+        expected = [{"exp_labels": {"severity": alert.severity, **labels}, "exp_annotations": said}]
+    values = bad if fires else good
+    return {
+        "interval": "1m",
+        "input_series": [{"series": series % _SCRAPED, "values": values}],
+        "alert_rule_test": [
+            {"eval_time": _when(values), "alertname": alert.name, "exp_alerts": expected}
+        ],
+    }
+
+
+def _when(values: str) -> str:
+    return "110m" if values.endswith("x120") else "50m"
 
 
 @pytest.mark.prometheus

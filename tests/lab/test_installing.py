@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
+from tests.lab.test_not_served import NotFoundPage
 from tests.lab.test_operator import CONFIG, HERE, SHARD, Site
 from tests.support.lab import DEFINITION, DEPLOYMENT, QUEUE
 from tests.support.operated import container_of
@@ -205,6 +207,40 @@ def test_a_kubernetes_that_is_too_old_is_refused_before_anything_is_written() ->
         assert desk.stored_writes() == []
 
     at_the_desk(story, wrap=lambda _, transport, __: _Old(transport))
+
+
+@dataclass(slots=True)
+class _Late:
+    """A server that serves kinds only some requests after their CRDs are established."""
+
+    _inner: Transport
+    refused: Counter[str] = field(default_factory=Counter)
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        is_ours = request.path.startswith(("/apis/kai.scheduler/", "/apis/scheduling.run.ai/"))
+        if is_ours and request.method == "PATCH" and self.refused[request.path] < 3:
+            self.refused[request.path] += 1
+            return NotFoundPage()
+        return await self._inner.send(request, timeout_s)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def test_kinds_that_are_not_served_yet_are_waited_for() -> None:
+    server: list[_Late] = []
+
+    def late(_: str, transport: Transport, __: Clock) -> Transport:
+        server.append(_Late(transport))
+        return server[0]
+
+    async def story(desk: Desk) -> None:
+        await desk.install()
+        assert len(server[0].refused) == 4, "Config, shard, and two queues"
+        for kind, name in ((CONFIG, "kai-config"), (SHARD, "default"), (QUEUE, "default-queue")):
+            assert await desk.site.get(kind, name) is not None
+
+    at_the_desk(story, wrap=late)
 
 
 def test_missing_rights_are_listed_before_anything_is_written() -> None:

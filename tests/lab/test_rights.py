@@ -1,9 +1,9 @@
 """Roles hold what services ask of a real API server: no less, and no more."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import pytest
@@ -110,6 +110,7 @@ IN_TROUBLE: dict[str, list[str]] = {
     "scheduler": ["delete bindrequests.scheduling.run.ai"],  # decisions that are withdrawn
 }
 """What is asked for where something fails or comes late on the way: a slow machine may see it."""
+T = TypeVar("T")
 _CLOCK = SystemClock()
 _LOGGED_WITHIN_S = 120.0
 _NAMED = {flow.name: flow for flow in FLOWS}
@@ -167,11 +168,17 @@ def test_the_audit_log_shows_what_the_roles_say(start_control_plane: StartContro
     on_kube(plane, _ask_for_a_node, Setting(nodes=_ONE_GPU))
     on_kube(plane, _look, Setting(nodes=_ONE_GPU))
     wanted = {name: sorted(rights) for name, rights in NEEDED_ELSEWHERE.items()}
-    until_s = _CLOCK.monotonic_s() + _LOGGED_WITHIN_S
-    # A watch is logged when it has ended, a moment after whoever watched.
-    while (rare := _unused(plane)) != wanted and _CLOCK.monotonic_s() < until_s:
-        threading.Event().wait(0.5)
+    rare = logged(lambda: _unused(plane), wanted)
     assert rare == wanted, f"rights that nothing used: {rare}"
+
+
+def logged(found: Callable[[], T], wanted: T) -> T:
+    """What is found in the audit log once that is as wanted, or no more to be hoped for: a watch is
+    logged when it has ended, a moment after whoever watched."""
+    until_s = _CLOCK.monotonic_s() + _LOGGED_WITHIN_S
+    while (now := found()) != wanted and _CLOCK.monotonic_s() < until_s:
+        threading.Event().wait(0.5)
+    return now
 
 
 def _unused(plane: ControlPlane) -> dict[str, list[str]]:

@@ -103,7 +103,9 @@ def explanation_of(session: Session) -> Explanation:
     refusals = {
         keys[job]: found
         for job, found in session.refusals.items()
-        if waits[job] or found[0].reason is Reason.GATED  # which does not look for a place
+        if waits[job]
+        or job in session.kept_out
+        or found[0].reason is Reason.GATED  # which does not look for a place
     }
     promised = _waits_for_victims(session)
     for job, failed in session.policy.failures.by_job().items():

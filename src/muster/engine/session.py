@@ -79,6 +79,8 @@ class Session:
         self._joined: dict[tuple[int, int], tuple[Reasons, Reasons, Reasons]] = {}
         self.unsaid: set[str] = set()
         """Jobs that were placed, but may not be bound: a plugin failed to say what goes along."""
+        self.kept_out: set[int] = set()
+        """Jobs that were not let in, so that nobody makes pods for them."""
         self.evictions: dict[int, Eviction] = {}
         self.evicted_for: set[int] = set()
         """Jobs that something was evicted for, and perhaps restored."""

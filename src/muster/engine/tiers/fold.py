@@ -42,6 +42,7 @@ _Speaker = tuple[int, TieredPlugin]
 class _Plugin:
     """One that knows tiers."""
 
+    name: str
     tier: int
     hooks: AbstractSet[str]
     """What it answers to and is asked."""
@@ -74,7 +75,7 @@ class Tiers:
             if each.plugin is None or isinstance(each.plugin, TieredPlugin):
                 guard = cast("TieredPlugin", each.guard.with_rules(TIER_RULES))
                 is_flat = "hierarchy" in each.silenced
-                self._plugins.append(_Plugin(each.tier, hooks, guard, is_flat))
+                self._plugins.append(_Plugin(each.name, each.tier, hooks, guard, is_flat))
             if isinstance(each.plugin, TieredPlugin) and "job_keys" in each.hooks:
                 self.job_keys_move |= each.plugin.job_keys_move
         for plugin in self._plugins:
@@ -253,6 +254,13 @@ class Tiers:
 
     def job_enqueueable(self, job: int) -> bool:
         return self._voted("job_enqueueable", lambda plugin: plugin.job_enqueueable(job))
+
+    def keeper_out(self, job: int) -> str:
+        """The first plugin that does not let the job in; empty where all would."""
+        for each in self._plugins:
+            if "job_enqueueable" in each.hooks and each.guard.job_enqueueable(job) is Vote.REJECT:
+                return each.name
+        return ""
 
     def job_enqueued(self, job: int) -> None:
         for plugin in self._asked("job_enqueued"):

@@ -50,7 +50,7 @@ def place_tasks(
             continue
         if not tiers.allocatable(queue, task):
             name = session.snapshot.queues.names[queue]
-            attempt.refusals.append(Refusal(Reason.OVER_QUOTA, subject=name))
+            attempt.refusals.append(Refusal(Reason.OVER_LIMIT, subject=name))
             continue
         place = place_for(session, part.job, task, subset)
         if place is None:

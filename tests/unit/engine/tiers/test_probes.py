@@ -5,6 +5,8 @@ from msgspec.structs import replace
 from tests.support.batch import Batch, bound, evicted
 
 from muster.engine.profiles.volcano import DEFAULT_CONF
+from muster.model.public_reasons import code_of
+from muster.model.reason_codes import Code
 
 _HIERARCHY = """
 actions: "enqueue, allocate"
@@ -118,6 +120,23 @@ def test_groups_are_let_in_up_to_the_overcommitted_cluster_and_then_started() ->
     result = told.run(conf)
     assert result.plan.admitted == ("ns/g0", "ns/g1", "ns/g2")  # 12 of 10 CPUs, 1.2 times
     assert len(result.plan.binds) == 8  # two gangs of four fit whole
+
+
+@pytest.mark.parametrize(
+    ("plugin", "code"),
+    [("overcommit", Code.REFUSED_BY_PLUGIN), ("proportion", Code.QUEUE_AT_LIMIT)],
+)
+def test_a_group_that_is_not_let_in_is_told_why_before_it_has_pods(plugin: str, code: Code) -> None:
+    told = Batch().queue("q").node("n1", 2)
+    told.gang("large", "q", 9, phase="Pending", min_cpus=9)
+    told.gang("small", "q", 1, phase="Pending", min_cpus=1)
+    conf = DEFAULT_CONF
+    for other in {"overcommit", "proportion"} - {plugin}:
+        conf = conf.replace(f"  - name: {other}\n", "")
+    explanation = told.run(conf).explanation
+    (why,) = explanation.refusals["ns/large"]
+    assert (code_of(why), why.subject) == (code, "q" if plugin == "proportion" else plugin)
+    assert "ns/small" not in explanation.refusals
 
 
 def test_a_gang_needs_the_minimum_of_each_of_its_roles() -> None:

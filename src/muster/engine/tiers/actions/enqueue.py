@@ -7,12 +7,13 @@ from muster.engine.tiers.queueing import JobsByQueue
 from muster.model.reasons import Reason, Refusal
 
 NAME = "enqueue"
+_OF_QUEUES = ("capacity", "proportion")
 
 
 def execute(session: Session) -> None:
     """Queue by queue, job by job."""
     tiers = tiers_of(session)
-    groups, columns = tiers.groups, session.snapshot.jobs
+    groups, columns, queues = tiers.groups, session.snapshot.jobs, session.snapshot.queues
     waiting = [job for job in groups.jobs() if groups.is_pending(job) and columns.queue[job] >= 0]
     order = JobsByQueue(tiers, waiting)
     while (queue := order.pop_queue()) is not None:
@@ -21,6 +22,12 @@ def execute(session: Session) -> None:
             tiers.job_enqueued(job)
             groups.phases[job] = INQUEUE
         else:
-            name = session.snapshot.queues.names[queue]
-            session.refuse(job, (Refusal(Reason.OVER_QUOTA, subject=name),))
+            session.kept_out.add(job)
+            session.refuse(job, (_refusal(tiers.keeper_out(job), queues.names[queue]),))
         order.push_queue(queue)
+
+
+def _refusal(plugin: str, queue: str) -> Refusal:
+    if plugin in _OF_QUEUES:
+        return Refusal(Reason.OVER_LIMIT, subject=queue)
+    return Refusal(Reason.REFUSED_BY_PLUGIN, subject=plugin)
