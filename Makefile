@@ -30,7 +30,9 @@ test: ## Run all tests, those against a real API server included
 	@tools/helm/build.sh || echo "no helm: the tests of the chart are listed as not run"
 	@tools/prometheus.sh || echo "no Prometheus: the tests that need one are listed as not run"
 	@tools/chromium.sh || echo "no Chromium: the tests that need one are listed as not run"
-	@$(PY) -m pytest -q -n auto --dist loadgroup --no-loadscope-reorder
+	@$(PY) -m pytest -q -n auto --dist loadgroup --no-loadscope-reorder || { [ $$? = 1 ] \
+	  && echo "Of what failed, tests of real programs are tried once more, alone:" \
+	  && $(PY) -m pytest -q --last-failed --last-failed-no-failures none --second-look; }
 
 # SECONDS: for how long. ARGS: other tests, or options of pytest.
 explore: install ## Run tests/properties with random draws, again and again: SECONDS=600

@@ -9,7 +9,11 @@ from tests.support.not_run import NotRun
 
 from muster.base.kernel_cache import keep_kernels_apart
 
-pytest_plugins = ["tests.support.kube", "tests.support.side_by_side"]
+pytest_plugins = [
+    "tests.support.kube",
+    "tests.support.second_look",
+    "tests.support.side_by_side",
+]
 
 # Before any test imports numba.
 keep_kernels_apart()

@@ -235,6 +235,7 @@ def test_resource_reservation_outside_a_pod_is_an_error() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_a_service_runs_against_a_cluster_and_stops_on_a_signal(tmp_path: Path) -> None:
     muster = str(Path(sys.executable).with_name("muster"))
     config = tmp_path / "kubeconfig"

@@ -26,7 +26,7 @@ from muster.client.transport import Request
 from muster.lab.programs import free_ports
 from muster.sim.apiserver.serve import Address
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 _MAPS = "/api/v1/namespaces/default/configmaps"
 

@@ -17,7 +17,7 @@ from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import load_access
 from muster.client.transport import Request
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(240)]
 
 _MOST = 2**31 - 1
 _CORE = "/api/v1/namespaces/default"

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import process_time
 
 import pytest
 from typer.testing import CliRunner
@@ -55,10 +56,9 @@ def test_a_screen_is_drawn_over_and_never_more_than_fits(
 
 def test_twelve_thousand_rows_are_a_table_within_half_a_second() -> None:
     rows = [{"name": f"job-{at}", "gpus": at, "queue": "llm"} for at in range(12_000)]
-    clock = SystemClock()
-    began_s = clock.monotonic_s()
+    began_s = process_time()
     lines = table_lines(chosen("name,gpus,queue"), ordered(rows, (), "-gpus"))
-    took_s = clock.monotonic_s() - began_s
+    took_s = process_time() - began_s
     assert len(lines) == 12_001
     assert took_s < 0.5
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.support.laptop import Laptop, laptop
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 # Its types ask for its own classes where it takes plain JSON as well.
 kubernetes: Any = importlib.import_module("kubernetes")

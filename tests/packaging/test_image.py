@@ -23,6 +23,7 @@ from muster.cli.commands import COMMANDS
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.processes,
     pytest.mark.xdist_group("image"),
     pytest.mark.timeout(1200),  # Kernels are compiled, once; a busy machine takes its time.
 ]
