@@ -251,7 +251,10 @@ class Handlers:
     async def history(self, asked: Asked) -> Any:
         folder = self._cluster.journal_folder
         if folder is None:
-            raise NoJournal("this process was not told where the journal of the scheduler is")
+            raise NoJournal(
+                "nobody said where the scheduler keeps its journal: ask a dashboard that reads it, "
+                "by --server http://HOST:PORT or MUSTER_SERVER"
+            )
         kinds = tuple(filter(None, asked.query.get("kind", "").split(",")))
         if unknown := set(kinds) - set(KINDS):
             raise BadQuestion(f"kind: {', '.join(unknown)[:80]}: write some of {', '.join(KINDS)}")
