@@ -178,8 +178,10 @@ def between(start: Row) -> str:
 
 
 def _basis(start: Row) -> str:
+    if start["at"] is None and start["why_not"]:
+        return str(start["why_not"])
     parts = [f"{name} {amount(round(value, 2))}" for name, value in start["basis"].items()]
-    return ", ".join(parts) or start["why_not"] or "-"
+    return ", ".join(parts) or "-"
 
 
 _STARTS: Final = [
