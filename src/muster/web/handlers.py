@@ -1,6 +1,7 @@
 """What each path of the API answers."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,21 @@ _SPAN_MAX_S: Final = 36 * 86400.0
 _PRIORITY_MAX: Final = 2**31 - 1
 """As of pods: Kubernetes keeps 32 bits."""
 _FIELDS: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": float(1 << 30)}
+
+
+_OF_GROUPER: Final = re.compile(r"pg-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+"""What the grouper calls a group: after a workload and its uid."""
+
+
+def meant(job: str, known: Collection[str]) -> str:
+    """The group of that name, or the only one that was made for a workload of that name."""
+    if job in known:
+        return job
+    namespace, _, name = job.partition("/")
+    made = (key for key in known if key.startswith(f"{namespace}/pg-{name}-"))
+    named = ((key, _OF_GROUPER.fullmatch(key.partition("/")[2])) for key in made)
+    found = [key for key, its in named if its is not None and its[1] == name]
+    return found[0] if len(found) == 1 else job
 
 
 class BadQuestion(Exception):
@@ -184,8 +200,9 @@ class Handlers:
 
         def answer(seen: Seen) -> Any:
             ends = self._estimator.ends(seen) if searches else {}
-            found = seen.questions.why(asked.job, self._why_budget_s, ends, searches)
-            return why_view(found, seen.situation, self._decided(asked.job), ends)
+            job = meant(asked.job, seen.situation.snapshot.jobs.row)
+            found = seen.questions.why(job, self._why_budget_s, ends, searches)
+            return why_view(found, seen.situation, self._decided(job), ends)
 
         return await self._cluster.ask(answer, asked.reader)
 
@@ -199,8 +216,9 @@ class Handlers:
 
     async def when(self, asked: Asked) -> Any:
         def answer(seen: Seen) -> Any:
-            state = seen.questions.job_state(asked.job)
-            found = self._estimator.estimates(seen).get(asked.job)
+            job = meant(asked.job, seen.situation.snapshot.jobs.row)
+            state = seen.questions.job_state(job)
+            found = self._estimator.estimates(seen).get(job)
             if found is None:
                 return no_estimate(
                     "its minimum runs; when more of its pods start is not estimated"

@@ -26,7 +26,7 @@ from muster.runtime.connections import ServingLimits
 from muster.runtime.page_access import TokenGate
 from muster.testing import make
 from muster.web.board import Board
-from muster.web.handlers import Handlers
+from muster.web.handlers import Handlers, meant
 from muster.web.live import LiveCluster, NotReady
 from muster.web.server import WebPart
 from muster.web.submission import Surroundings
@@ -113,6 +113,34 @@ async def test_why_names_the_code_the_place_and_what_would_help() -> None:
     assert why["changes"][0]["do"] == "4 pods instead of 6"
     assert why["changes"][0]["starts"] == "now"
     assert why["changes"][0]["verified"] == "cycle"
+
+
+_UID = "0f0e0d0c-1111-2222-3333-444455556666"
+_OTHER = "1f0e0d0c-1111-2222-3333-444455556666"
+
+
+@pytest.mark.parametrize(
+    ("known", "job"),
+    [
+        (("team/train",), "team/train"),
+        ((f"team/pg-train-{_UID}", f"other/pg-train-{_OTHER}"), f"team/pg-train-{_UID}"),
+        ((f"team/pg-train-2-{_UID}",), "team/train"),
+        ((f"team/pg-train-{_UID}", f"team/pg-train-{_OTHER}"), "team/train"),
+    ],
+)
+def test_a_job_is_meant_by_the_name_of_what_it_was_made_for(
+    known: tuple[str, ...], job: str
+) -> None:
+    assert meant("team/train", known) == job
+
+
+async def test_why_answers_by_the_name_of_the_workload_too() -> None:
+    made = make.gang(f"pg-train-{_UID}", 6, gpu=1, queue="a")
+    async with asking(Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, made))) as client:
+        why = await got(client, "/api/v1/why/default/train")
+        start = await got(client, "/api/v1/when/default/train")
+    assert why["job"] == f"default/pg-train-{_UID}"
+    assert "at" in start
 
 
 _KNOWN = (
