@@ -104,7 +104,7 @@ def _policy(rand: Rand) -> draws.Body:
 
 
 def _pod(rand: Rand) -> draws.Body:
-    body = draws.of_kind(kinds.JOB_POD)(rand)
+    body: draws.Body = draws.of_kind(kinds.JOB_POD)(rand)
     owner = {"kind": "Job", "name": "a", "uid": "u1", "controller": True}
     body["metadata"]["ownerReferences"] = [owner]
     notes = body["metadata"].setdefault("annotations", {})
@@ -238,7 +238,7 @@ def _draw_cluster(rand: Rand) -> Input:
 
 
 def _joined(rand: Rand, profile: ProfileName, kind: Kind[Any]) -> draws.Body:
-    body = draws.of_kind(kind)(rand)
+    body: draws.Body = draws.of_kind(kind)(rand)
     spec: Any = body.setdefault("spec", {})
     if kind is kinds.POD:
         body["metadata"].setdefault("annotations", {})[rand.choice(_GROUP_NOTES)] = "a"

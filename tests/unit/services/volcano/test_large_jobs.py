@@ -61,14 +61,14 @@ class Name(str):
 
     def __eq__(self, other: object) -> bool:
         Name.compared += 1
-        return str.__eq__(self, other)  # type: ignore[arg-type]
+        return str.__eq__(self, other)
 
     __hash__ = str.__hash__
 
 
 def test_tasks_that_all_wait_for_those_before_them_cost_by_what_is_written() -> None:
     """Each name was looked for on a way of hundreds of tasks."""
-    names = [Name(f"t{number}") for number in range(300)]
+    names: list[str] = [Name(f"t{number}") for number in range(300)]
     needs = {name: names[:place][::-1] for place, name in reversed(list(enumerate(names)))}
     written = sum(map(len, needs.values()))
     Name.compared = 0
