@@ -1,6 +1,7 @@
 """The work queue: each key once, never concurrently, delayed when requested, with backoff."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -182,6 +183,10 @@ def test_work_that_waits_for_nothing_lets_others_have_their_turn() -> None:
     virtually(run())
 
 
+def by_namespace() -> Lanes[Any]:
+    return Lanes(namespace_of)
+
+
 def _keys(namespace: str, count: int) -> list[Key]:
     return [Key(namespace, f"{number:02}") for number in range(count)]
 
@@ -204,7 +209,7 @@ def test_work_of_one_namespace_that_lasts_long_keeps_no_worker_from_others() -> 
 
         for key in (*_keys("slow", 40), *_keys("quick", 5)):
             queue.add(key)
-        working = asyncio.create_task(work_off(queue, 4, do, Lanes(namespace_of)))
+        working = asyncio.create_task(work_off(queue, 4, do, by_namespace()))
         await clock.sleep(10.0)
         assert all(begun[key] <= 2 * LONG_S for key in _keys("quick", 5))
         late = Key("quick", "late")
@@ -230,7 +235,7 @@ def test_a_key_whose_work_lasts_long_is_not_begun_a_second_time_meanwhile() -> N
             begun.append(clock.monotonic_s())
             await clock.sleep(10.0)
 
-        working = asyncio.create_task(work_off(queue, 4, do, Lanes(namespace_of)))
+        working = asyncio.create_task(work_off(queue, 4, do, by_namespace()))
         for _ in range(3):
             queue.add(Key("slow", "a"))
             await clock.sleep(3.0)
@@ -254,7 +259,7 @@ def test_keys_of_no_namespace_keep_their_workers() -> None:
 
         for key in ("a", "b", "c"):
             queue.add(key)
-        working = asyncio.create_task(work_off(queue, 2, do, Lanes(namespace_of)))
+        working = asyncio.create_task(work_off(queue, 2, do, by_namespace()))
         await clock.sleep(15.0)
         queue.close()
         await working
