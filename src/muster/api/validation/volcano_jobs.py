@@ -15,6 +15,7 @@ from muster.api.bounds import (
 )
 from muster.api.codec import Unreadable, from_builtins
 from muster.api.core import PodSpec
+from muster.api.duration import Duration
 from muster.api.meta import ObjectMeta, Struct
 from muster.api.validation.problems import Problem, Problems, unlike
 from muster.api.volcano_batch import (
@@ -34,6 +35,8 @@ from muster.api.volcano_defaults import with_defaults
 from muster.base.cron import BadSchedule, parsed
 
 _LABEL_MAX: Final = 63
+_PENDING_LEAST: Final = Duration("1s")
+"""A pod that is replaced sooner never runs: it would be made and deleted without pause."""
 _MOVABLE: Final = (
     "tasks",
     "min_available",
@@ -246,9 +249,16 @@ def _one_policy(path: str, policy: LifecyclePolicy) -> Problems:
     for event in events:
         yield from unlike(f"{path}.event", event, EVENTS)
     yield from unlike(f"{path}.action", policy.action, ACTIONS)
-    if POD_PENDING in events and policy.timeout is None:
-        fix = "write how long a pod may wait"
-        yield Problem(f"{path}.timeout", "PodPending without a timeout", fix)
+    if POD_PENDING in events:
+        yield from _pending_problems(f"{path}.timeout", policy.timeout)
+
+
+def _pending_problems(path: str, timeout: Duration | None) -> Problems:
+    if timeout is None:
+        yield Problem(path, "PodPending without a timeout", "write how long a pod may wait")
+    elif timeout < _PENDING_LEAST:
+        message = f"PodPending after {timeout}: every pod is pending for so long"
+        yield Problem(path, message, f"write {_PENDING_LEAST} or more")
 
 
 def _plugin_problems(plugins: Mapping[str, tuple[str, ...]]) -> Problems:

@@ -154,6 +154,18 @@ async def test_a_job_that_always_fails_remembers_so_many_of_its_pods_and_no_more
     assert len(failing._lost[Key("team", "j")]) == VOLCANO_JOB_PODS_MAX
 
 
+@pytest.mark.parametrize(("timeout", "is_refused"), [("0s", 1), ("-1h", 1), ("1ns", 1), ("1s", 0)])
+def test_pods_are_not_replaced_for_waiting_as_soon_as_they_are_made(
+    timeout: str, is_refused: bool
+) -> None:
+    """With a retry left for each, that would go on without pause for as long as the job is there."""
+    policy = {"event": "PodPending", "action": "RestartPod", "timeout": timeout}
+    of = job("Pending", policies=[policy], maxRetry=2**31 - 1)
+    assert [one.path for one in job_problems(of)] == ["spec.policies[0].timeout"] * is_refused
+    decision = decided(of, [pod(0, "Pending"), pod(1, "Pending")])
+    assert bool(decision.mark) is not is_refused
+
+
 class Built(Sequence[dict[str, Any]]):
     """Notes when each of three is built."""
 
