@@ -158,7 +158,7 @@ async def test_a_job_that_always_fails_remembers_so_many_of_its_pods_and_no_more
 def test_pods_are_not_replaced_for_waiting_as_soon_as_they_are_made(
     timeout: str, is_refused: bool
 ) -> None:
-    """With a retry left for each, that would go on without pause for as long as the job is there."""
+    """With a retry left for each, that would go on without pause."""
     policy = {"event": "PodPending", "action": "RestartPod", "timeout": timeout}
     of = job("Pending", policies=[policy], maxRetry=2**31 - 1)
     assert [one.path for one in job_problems(of)] == ["spec.policies[0].timeout"] * is_refused
