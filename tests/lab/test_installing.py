@@ -214,11 +214,12 @@ class _Late:
     """A server that serves kinds only some requests after their CRDs are established."""
 
     _inner: Transport
+    refuses: str = "PATCH"
     refused: Counter[str] = field(default_factory=Counter)
 
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
         is_ours = request.path.startswith(("/apis/kai.scheduler/", "/apis/scheduling.run.ai/"))
-        if is_ours and request.method == "PATCH" and self.refused[request.path] < 3:
+        if is_ours and request.method == self.refuses and self.refused[request.path] < 3:
             self.refused[request.path] += 1
             return NotFoundPage()
         return await self._inner.send(request, timeout_s)
@@ -239,6 +240,28 @@ def test_kinds_that_are_not_served_yet_are_waited_for() -> None:
         assert len(server[0].refused) == 4, "Config, shard, and two queues"
         for kind, name in ((CONFIG, "kai-config"), (SHARD, "default"), (QUEUE, "default-queue")):
             assert await desk.site.get(kind, name) is not None
+
+    at_the_desk(story, wrap=late)
+
+
+def test_waiting_outlives_an_api_server_that_does_not_serve_the_kinds_yet() -> None:
+    """Of several behind one address: the next request may be another's."""
+    server: list[_Late] = []
+
+    def late(_: str, transport: Transport, __: Clock) -> Transport:
+        server.append(_Late(transport))
+        return server[0]
+
+    async def story(desk: Desk) -> None:
+        await desk.install()
+        placing = await _run_operator(desk.site)
+        server[0].refuses = "GET"
+        server[0].refused.clear()
+        await desk.installer.wait(CHOICES.release, HERE, 300.0)
+        placing.cancel()
+        assert {*server[0].refused.values()} == {3}
+        assert any("404" in text for text in desk.said), "what is in the way is said"
+        assert desk.said[-1] == "ready"
 
     at_the_desk(story, wrap=late)
 
