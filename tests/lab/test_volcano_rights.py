@@ -3,7 +3,15 @@
 from typing import Any
 
 import pytest
-from tests.lab.test_rights import _granted, _is_for_trouble, _refused, _shown, _used, logged
+from tests.lab.test_rights import (
+    _granted,
+    _is_for_trouble,
+    _refused,
+    _shown,
+    _used,
+    _watched,
+    logged,
+)
 from tests.support.kube import StartControlPlane
 from tests.support.kube_lab import VOLCANO_JOB, on_kube
 from tests.support.lab import Lab, Setting
@@ -27,7 +35,7 @@ def test_the_audit_log_shows_what_volcanos_controllers_and_scheduler_may_do(
 ) -> None:
     plane = start_control_plane(Setup(controller_manager=True, kwok=True, audit=True))
     setting = Setting(nodes=_NODES, dialect=ProfileName.VOLCANO)
-    on_kube(plane, _a_job_that_is_suspended_and_resumed, setting)
+    on_kube(plane, _watched(plane, _a_job_that_is_suspended_and_resumed), setting)
     wanted = {"volcano": _OF_CONTROLLERS, "volcano-scheduler": _OF_SCHEDULER}
     assert logged(lambda: _unused(plane), wanted) == wanted
 
