@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from tests.lab.test_not_served import NotFoundPage
@@ -26,7 +26,13 @@ from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, Wrap, ensure, 
 from muster.lab.virtual_loop import run_virtually
 from muster.runtime.supervisor import Supervisor
 from muster.services.operator import wiring
-from muster.services.operator.bootstrap import Choices, defaults, definitions, operator_objects
+from muster.services.operator.bootstrap import (
+    Choices,
+    defaults,
+    definitions,
+    operator_objects,
+    removed,
+)
 from muster.services.operator.objects import CONFIG_MAP, PRIORITY_CLASS, Wanted
 from muster.services.operator.settings import Release
 from muster.services.operator.status import unavailability
@@ -82,12 +88,14 @@ def at_the_desk(
     run_virtually(main)
 
 
-async def _run_operator(site: Site) -> asyncio.Task[None]:
+async def _run_operator(
+    site: Site, build: Callable[[Supervisor], None] | None = None
+) -> asyncio.Task[None]:
     """Stands in for the pod that the Deployment would start, and for kube-scheduler.
 
     It has the account that was installed, and what that one may do.
     """
-    await site.cluster.start(HostedService("muster-operator", _build, Rights()))
+    await site.cluster.start(HostedService("muster-operator", build or _build, Rights()))
 
     async def place() -> None:
         while True:
@@ -298,7 +306,7 @@ def test_uninstalling_removes_what_was_made_and_nothing_else(purge: bool) -> Non
         placing = await _run_operator(site)
         await desk.installer.wait(CHOICES.release, HERE, 300.0)
         await site.cluster.stop("muster-operator")
-        await desk.installer.uninstall(everything(), HERE, purge=purge)
+        await desk.installer.uninstall(removed(CHOICES), HERE, purge=purge)
         placing.cancel()
         await site.clock.sleep(60.0)
         assert await site.get(DEPLOYMENT, "muster-operator") is None
@@ -314,3 +322,27 @@ def test_uninstalling_removes_what_was_made_and_nothing_else(purge: bool) -> Non
             assert await site.get(NAMESPACE, DEFAULT.reservation_namespace) is not None
 
     at_the_desk(story)
+
+
+def test_who_installs_by_files_gets_the_product_again_after_it_was_removed() -> None:
+    files = [*definitions(), *operator_objects(replace(CHOICES, makes_defaults=True))]
+
+    async def story(desk: Desk) -> None:
+        async def made() -> bool:
+            return await desk.site.get(SHARD, "default") is not None
+
+        for _ in range(2):
+            await desk.install(files)
+            placing = await _run_operator(desk.site, _build_with_defaults)
+            await desk.site.until(made, "the defaults are made")
+            await desk.site.until_ready(SHARD, "default")
+            await desk.site.cluster.stop("muster-operator")
+            await desk.installer.uninstall(removed(CHOICES), HERE, purge=False)
+            placing.cancel()
+            assert await desk.site.get(CONFIG, "kai-config") is None
+
+    at_the_desk(story)
+
+
+def _build_with_defaults(supervisor: Supervisor) -> None:
+    wiring.build(supervisor, wiring.OperatorServiceConfig(makes_defaults=True))
