@@ -324,6 +324,26 @@ def test_uninstalling_removes_what_was_made_and_nothing_else(purge: bool) -> Non
     at_the_desk(story)
 
 
+def test_uninstalling_ends_with_what_does_not_go_and_goes_on_when_it_is_run_again() -> None:
+    async def story(desk: Desk) -> None:
+        await desk.install()
+        placing = await _run_operator(desk.site)
+        await desk.installer.wait(CHOICES.release, HERE, 300.0)
+        await desk.site.cluster.stop("muster-operator")
+        held = {"metadata": {"finalizers": ["example.com/held"]}}
+        await desk.site.patch(DEPLOYMENT, "binder", held)
+        with pytest.raises(NotInTime, match=r"still there after 300 s: binder: .*finalizers"):
+            await desk.installer.uninstall(removed(CHOICES), HERE, purge=False)
+        waits = [text for text in desk.said if "the end of" in text]
+        assert len(waits) == len({*waits}), "nothing is said again and again"
+        await desk.site.patch(DEPLOYMENT, "binder", {"metadata": {"finalizers": None}})
+        await desk.installer.uninstall(removed(CHOICES), HERE, purge=False)
+        placing.cancel()
+        assert await desk.site.get(DEPLOYMENT, "binder") is None
+
+    at_the_desk(story)
+
+
 def test_who_installs_by_files_gets_the_product_again_after_it_was_removed() -> None:
     files = [*definitions(), *operator_objects(replace(CHOICES, makes_defaults=True))]
 

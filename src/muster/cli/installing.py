@@ -48,6 +48,7 @@ _REVIEW: Final = plain_kind(
 _PASSING: Final = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
 _OURS: Final = f"{names.LABEL_MANAGED_BY}={names.SERVICE_OPERATOR}"
 _SERVED_WITHIN_S: Final = 120.0
+_GONE_WITHIN_S: Final = 300.0
 Say = Callable[[str], None]
 
 
@@ -244,10 +245,19 @@ class Installer:
             return []  # The kind itself is gone.
 
     async def _until_gone(self, namespace: str) -> None:
-        selection = Selection(namespace, labels=_OURS)
+        """Something may hold them: a finalizer, or a cluster in which nobody collects garbage."""
+        selection, said = Selection(namespace, labels=_OURS), ""
+        until_s = self.clock.monotonic_s() + _GONE_WITHIN_S
         while left := (await self._reader.list(DEPLOYMENT, selection)).objects:
             names_left = ", ".join(sorted(one["metadata"]["name"] for one in left))
-            self.say(f"waiting for the end of {names_left}")
+            if names_left != said:
+                self.say(f"waiting for the end of {names_left}")
+                said = names_left
+            if self.clock.monotonic_s() >= until_s:
+                raise NotInTime(
+                    f"still there after {_GONE_WITHIN_S:g} s: {names_left}: see what holds them "
+                    f"(metadata.finalizers), and run this again"
+                )
             await self.clock.sleep(2.0)
 
     async def _delete(self, kind: Kind[Any], key: Key) -> None:
