@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from muster.api.profiles import ProfileName
 from muster.base.clock import Clock, SystemClock
 from muster.base.log import Level
 from muster.cli import kernels, laptop
-from muster.cli.laptop import UpOptions
+from muster.cli.laptop import UpOptions, queues_and_groups
 from muster.cli.main import app
 from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import load_access
@@ -44,6 +45,22 @@ def test_up_starts_serves_and_stops_on_sigint(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 0
     assert not config.exists()
+
+
+@pytest.mark.parametrize(
+    ("profile", "kinds"),
+    [
+        ("muster", "queues,podgroups"),
+        ("volcano", "queues.scheduling.volcano.sh,podgroups.scheduling.volcano.sh"),
+        (
+            "kube-batch",
+            "queues.scheduling.incubator.k8s.io,podgroups.scheduling.incubator.k8s.io",
+        ),
+    ],
+)
+def test_up_says_how_to_list_the_queues_and_groups_of_its_profile(profile: str, kinds: str) -> None:
+    """Three systems have kinds of these names, and of a bare name kubectl takes the first."""
+    assert queues_and_groups(ProfileName(profile)) == kinds
 
 
 def test_up_recovers_its_state_from_the_data_directory_after_a_kill(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from muster.cli.kubeconfig_file import KubeconfigFile, NotOurs
 from muster.cli.pages import PAGE_ADDRESSES, address
 from muster.cli.web import DEFAULT_LISTEN, Site, build_web
 from muster.engine.config.reader import ConfigError
+from muster.engine.profiles.known import profile_of
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.control_plane import ADMIN, ControlPlane, Setup
 from muster.lab.demo import Demo, demo_manifests
@@ -399,12 +400,22 @@ def _announce(
         "",
         f"  export KUBECONFIG={options.kubeconfig.resolve()}",
         "  kubectl get nodes",
-        "  kubectl get queues,podgroups -A",
+        f"  kubectl get {queues_and_groups(options.profile)} -A",
         "  kubectl get pods -o wide",
     ]
     if pages:
         lines += ["", f"Its scheduler shows {pages}/metrics and {pages}/debug"]
     typer.echo("\n".join(lines))
+
+
+def queues_and_groups(profile: ProfileName) -> str:
+    """Queues and groups as kubectl finds them: several systems have kinds of these names, and of
+    short names it takes the first.
+    """
+    if profile.speaks_kai:
+        return "queues,podgroups"
+    group, queue = profile_of(profile.value).reads[:2]
+    return f"{queue.full_name},{group.full_name}"
 
 
 _DEMOS: Final = {ProfileName.VOLCANO: VolcanoDemo, ProfileName.KUBE_BATCH: KubeBatchDemo}
