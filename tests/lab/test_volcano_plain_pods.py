@@ -1,12 +1,16 @@
 """Pods of Deployments, StatefulSets and Jobs under Volcano's profile: the groups made for them."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tests.lab.test_volcano_jobs import GROUP, OURS, QUEUE
 from tests.support.lab import POD, Lab, in_lab
 
 from muster.api.meta import Key
+from muster.api.profiles import ProfileName
 from muster.client.kinds import Plain, plain_kind
+from muster.services.scheduler.cycle_dump import decode_dump
 
 DEPLOYMENT = plain_kind("apps", "v1", "Deployment", "deployments")
 BATCH_JOB = plain_kind("batch", "v1", "Job", "jobs")
@@ -151,6 +155,23 @@ def test_the_group_of_a_job_that_wants_no_replicas_by_that_name_stays() -> None:
         ]
 
     in_lab(story, OURS)
+
+
+def test_the_cycles_that_are_kept_are_those_of_the_profiles_scheduler(tmp_path: Path) -> None:
+    """Beside it runs one for our own objects, which has nothing to tell here."""
+
+    async def story(lab: Lab) -> None:
+        await lab.create(DEPLOYMENT, deployment(2))
+
+        async def two_run() -> bool:
+            return len(await running(lab)) == 2
+
+        await lab.until(two_run)
+
+    in_lab(story, replace(OURS, without=(), cycle_log_folder=tmp_path))
+    dumps = [decode_dump(file.read_bytes()) for file in sorted(tmp_path.iterdir())]
+    assert {dump.options.profile for dump in dumps} == {ProfileName.VOLCANO}
+    assert any(dump.records.jobs for dump in dumps)
 
 
 def test_how_near_pods_must_be_is_said_by_them() -> None:

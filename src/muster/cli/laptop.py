@@ -84,6 +84,18 @@ class UpOptions:
     ecosystem: bool = True
     """With what people have beside a scheduler: see `muster.lab.ecosystem`."""
 
+    @property
+    def native_conf(self) -> Path | None:
+        """That of the scheduler of our own objects, which is there beside another profile's."""
+        return self.scheduler_conf if self.profile.speaks_kai else None
+
+    @property
+    def dialect_conf(self) -> Path | None:
+        """That of the other profile's scheduler: the one that is named, else that of its demo."""
+        if self.profile not in _DEMOS:
+            return None if self.profile.speaks_kai else self.scheduler_conf
+        return self.scheduler_conf or demo_manifests(self.profile) / "scheduler.conf"
+
 
 Home = Cluster | KubeCluster
 
@@ -151,11 +163,11 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
     options = replace(options, runs_demo=options.runs_demo and not is_resumed)
     past = _past(options, clock, stack)
     ours = Installation(
-        conf_file=options.scheduler_conf or past.conf,
+        conf_file=options.native_conf or past.conf,
         usage_store=past.store,
         usage_in_cluster=True,
         dialect=options.profile,
-        dialect_conf=_dialect_conf(options.profile),
+        dialect_conf=options.dialect_conf,
         cycle_log_folder=past.folder.parent / "cycles",
         journal_folder=past.folder.parent / "journal",
         scheduler_pages=None if port is None else (_LOOPBACK, port),
@@ -419,10 +431,6 @@ def queues_and_groups(profile: ProfileName) -> str:
 
 
 _DEMOS: Final = {ProfileName.VOLCANO: VolcanoDemo, ProfileName.KUBE_BATCH: KubeBatchDemo}
-
-
-def _dialect_conf(profile: ProfileName) -> Path | None:
-    return demo_manifests(profile) / "scheduler.conf" if profile in _DEMOS else None
 
 
 async def _run_demo(options: UpOptions, home: Home, clock: Clock, past: DemoPast) -> bool:
