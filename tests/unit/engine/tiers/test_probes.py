@@ -1,11 +1,13 @@
 """What was seen to go wrong in kube-batch and Volcano goes right here."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from tests.support.batch import Batch, bound, evicted
 
 from muster.engine.profiles.volcano import DEFAULT_CONF
-from muster.model.public_reasons import code_of
+from muster.model.public_reasons import code_of, public_reason
 from muster.model.reason_codes import Code
 
 _HIERARCHY = """
@@ -137,6 +139,20 @@ def test_a_group_that_is_not_let_in_is_told_why_before_it_has_pods(plugin: str, 
     (why,) = explanation.refusals["ns/large"]
     assert (code_of(why), why.subject) == (code, "q" if plugin == "proportion" else plugin)
     assert "ns/small" not in explanation.refusals
+
+
+@pytest.mark.parametrize(
+    ("waiting", "gang", "said"),
+    [
+        (2, {}, "2 of the 3 pods that it needs to start exist"),
+        (3, {"roles": {"ps": 1}}, "0 of the 1 pods of sub-group ps that it needs to start exist"),
+    ],
+)
+def test_who_lacks_pods_is_told_how_many(waiting: int, gang: dict[str, Any], said: str) -> None:
+    told = Batch().node("n1", 8).queue("a").gang("g", "a", 3, waiting=waiting, **gang)
+    result = told.run("actions: allocate\ntiers:\n- plugins:\n  - name: gang\n")
+    assert bound(result) == []
+    assert said in public_reason(result.explanation.refusals["ns/g"][0]).sentence
 
 
 def test_a_gang_needs_the_minimum_of_each_of_its_roles() -> None:
