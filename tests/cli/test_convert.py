@@ -196,7 +196,7 @@ tiers:
 
 
 def test_what_a_job_of_several_tasks_says_and_a_job_set_cannot_is_told() -> None:
-    tasks = [
+    tasks: list[dict[str, Any]] = [
         {"name": name, "replicas": 2, "minAvailable": 1, "template": {"spec": {}}}
         for name in ("a", "b")
     ]

@@ -424,9 +424,10 @@ def queues_and_groups(profile: ProfileName) -> str:
     """Queues and groups as kubectl finds them: several systems have kinds of these names, and of
     short names it takes the first.
     """
-    if profile.speaks_kai:
+    spoken = profile_of(profile.value)
+    if spoken is None:
         return "queues,podgroups"
-    group, queue = profile_of(profile.value).reads[:2]
+    group, queue = spoken.reads[:2]
     return f"{queue.full_name},{group.full_name}"
 
 
