@@ -25,6 +25,8 @@ IS_READY = mask(HELD | {_S.SUCCEEDED})
 IS_PROMISED = mask(HELD | {_S.SUCCEEDED, _S.PIPELINED})
 IS_VALID = mask(HELD | {_S.SUCCEEDED, _S.PIPELINED, _S.PENDING})
 
+_OF_QUOTAS = ("count/", "requests.", "limits.")
+"""How names begin that only quotas count."""
 NO_POD = PodTerms()
 NO_QUEUE = QueueTerms()
 
@@ -88,13 +90,15 @@ class Groups:
         return self.phase(job) in ("", PENDING)
 
     def vector(self, amounts: Mapping[str, int]) -> tuple[Ints, bool]:
-        """Amounts as int64[R]; whether all of them have a column, that is: somebody has them."""
+        """Amounts as int64[R]; whether all of them have a column, that is: somebody has them. What
+        quotas alone count is no resource: Volcano's controllers write it beside those that are.
+        """
         axis, row = self.snapshot.axis, np.zeros(len(self.snapshot.axis), dtype=np.int64)
         known = True
         for name, amount in amounts.items():
             if name in axis.column:
                 row[axis.column[name]] = amount
-            else:
+            elif not name.startswith(_OF_QUOTAS):
                 known = known and amount == 0
         return row, known
 

@@ -141,6 +141,19 @@ def test_a_group_that_is_not_let_in_is_told_why_before_it_has_pods(plugin: str, 
     assert "ns/small" not in explanation.refusals
 
 
+def test_a_group_that_says_what_quotas_count_of_its_pods_is_let_in_by_what_nodes_have() -> None:
+    """Volcano's own controllers write both, of every group."""
+    told = Batch().queue("q").node("n1", 2)
+    for name, cpus in (("fits", 1), ("large", 9)):
+        told.gang(name, "q", 1, phase="Pending", min_cpus=cpus)
+        amounts = {"cpu": cpus * 1000, "requests.cpu": cpus * 1000, "limits.cpu": 9000}
+        amounts |= {"pods": 1, "count/pods": 1, "requests.nvidia.com/gpu": 1}
+        record = told.jobs[-1]
+        terms = replace(record.terms, min_resources=amounts)
+        told.jobs[-1] = replace(record, terms=terms)
+    assert told.run(DEFAULT_CONF).plan.admitted == ("ns/fits",)
+
+
 @pytest.mark.parametrize(
     ("waiting", "gang", "said"),
     [
