@@ -132,6 +132,23 @@ def test_the_group_of_pods_that_were_scaled_away_goes_and_comes_back() -> None:
     in_lab(story, OURS)
 
 
+def test_a_group_that_is_deleted_under_its_pods_is_made_anew() -> None:
+    """As when it was scaled away in the moment in which pods came again."""
+
+    async def story(lab: Lab) -> None:
+        await lab.create(DEPLOYMENT, deployment(2))
+        (group,) = await until_groups(lab, 1)
+        await lab.cluster.writer.delete(GROUP, Key(lab.namespace, group["metadata"]["name"]))
+
+        async def is_another() -> bool:
+            uids = [one["metadata"]["uid"] for one in await lab.all(GROUP)]
+            return len(uids) == 1 and uids != [group["metadata"]["uid"]]
+
+        await lab.until(is_another)
+
+    in_lab(story, OURS)
+
+
 def test_the_group_of_a_job_that_wants_no_replicas_by_that_name_stays() -> None:
     """A Job has no replicas: that it has no pods any more does not mean that it wants none."""
 

@@ -33,10 +33,14 @@ NamespaceOf = Callable[[str], Namespace | None]
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
-def needs_group(pod: Pod, scheduler: str) -> bool:
+def is_to_be_grouped(pod: Pod, scheduler: str) -> bool:
+    """Whether its group is our business: nobody named another."""
     notes = pod.metadata.annotations
-    is_ours = pod.spec.scheduler_name == scheduler and not pod.has_ended
-    return is_ours and ANNOTATION_GROUP not in notes and ANNOTATION_GROUP_OF_VOLCANO not in notes
+    is_leaving = pod.has_ended or pod.metadata.deletion_timestamp is not None
+    if pod.spec.scheduler_name != scheduler or is_leaving:
+        return False
+    named = notes.get(ANNOTATION_GROUP) or notes.get(ANNOTATION_GROUP_OF_VOLCANO)
+    return named in (None, "", group_name_for(owner_of(pod)))
 
 
 def owner_of(pod: Pod) -> OwnerReference:

@@ -22,7 +22,7 @@ from muster.services.volcano.decide.plain_pods import (
     group_name_for,
     is_of_pods,
     is_scaled_away,
-    needs_group,
+    is_to_be_grouped,
     owner_of,
 )
 
@@ -40,7 +40,7 @@ OWNERS: Final[Mapping[tuple[str, str], Kind[Plain]]] = {
 
 @dataclass(slots=True)
 class PlainPodReconciler:
-    """Gives a group to a pod that has none."""
+    """Gives a group to a pod that has none, or whose group was deleted."""
 
     _pods: Informer[Pod]
     _groups: Informer[PodGroup]
@@ -52,14 +52,15 @@ class PlainPodReconciler:
 
     async def reconcile(self, key: Key) -> Result:
         pod = self._pods.get(key)
-        if pod is None or not needs_group(pod, self._scheduler):
+        if pod is None or not is_to_be_grouped(pod, self._scheduler):
             return DONE
         name = group_name_for(owner_of(pod))
         if self._groups.get(Key(key.namespace, name)) is None:
             await self._make_group(pod)
-        annotate = {"metadata": {"annotations": {ANNOTATION_GROUP: name}}}
-        with suppress(NotFound, Conflict):
-            await self._writer.patch(POD, key, annotate, uid=pod.metadata.uid)
+        if pod.metadata.annotations.get(ANNOTATION_GROUP) != name:
+            annotate = {"metadata": {"annotations": {ANNOTATION_GROUP: name}}}
+            with suppress(NotFound, Conflict):
+                await self._writer.patch(POD, key, annotate, uid=pod.metadata.uid)
         return DONE
 
     async def _make_group(self, pod: Pod) -> None:
