@@ -149,8 +149,8 @@ def test_a_group_that_says_what_quotas_count_of_its_pods_is_let_in_by_what_nodes
         amounts = {"cpu": cpus * 1000, "requests.cpu": cpus * 1000, "limits.cpu": 9000}
         amounts |= {"pods": 1, "count/pods": 1, "requests.nvidia.com/gpu": 1}
         record = told.jobs[-1]
-        terms = replace(record.terms, min_resources=amounts)
-        told.jobs[-1] = replace(record, terms=terms)
+        assert record.terms is not None
+        told.jobs[-1] = replace(record, terms=replace(record.terms, min_resources=amounts))
     assert told.run(DEFAULT_CONF).plan.admitted == ("ns/fits",)
 
 
