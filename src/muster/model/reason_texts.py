@@ -74,6 +74,8 @@ def _node_words(count: NodeCount) -> tuple[str, str]:
     if count.reason is Reason.TAINT and count.subject:
         words = "taint {subject}, which it does not tolerate"
         return f"has {words}", f"have {words}"
+    if count.reason is Reason.PLUGIN and count.subject:
+        return "is refused by plugin {subject}", "are refused by plugin {subject}"
     return _NODE_WORDS[count.reason]
 
 

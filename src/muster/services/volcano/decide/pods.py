@@ -85,6 +85,9 @@ def pod_of(job: Job, task: TaskSpec, index: int) -> Json:
         labels[LABEL_PARTITION] = str(index // task.partition_policy.partition_size)
     spec: Json = dict(template.get("spec") or {})
     spec["schedulerName"] = spec.get("schedulerName") or job.spec.scheduler_name
+    if spec.get("hostNetwork") and not spec.get("dnsPolicy"):
+        # With the node's names alone the pods of a job would not find each other.
+        spec["dnsPolicy"] = "ClusterFirstWithHostNet"
     if job.spec.priority_class_name and not spec.get("priorityClassName"):
         spec["priorityClassName"] = job.spec.priority_class_name
     _mount(spec, job)
