@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from muster.engine.cycle import CycleResult
+from muster.engine.memory import EMPTY, Memory
 from muster.engine.plan import Evict
 from muster.foresight.budget import ENDLESS, Budget, is_cut_short
 from muster.foresight.changes import WAIT, Cost, Ladder, Needs, ended
@@ -51,8 +52,12 @@ _CONFIRMING_S = 0.5
 class Prober:
     """Runs the engine on variants of one state and says whether one job starts."""
 
-    def __init__(self, state: Variants, rules: Rules, now_s: float, job: str) -> None:
+    def __init__(
+        self, state: Variants, rules: Rules, now_s: float, job: str, before: Memory = EMPTY
+    ) -> None:
+        """`before`: what the cycle told that left the state."""
         self._state = state
+        self._before = before
         self._rules = rules
         self._now_s = now_s
         self._job = job
@@ -65,7 +70,7 @@ class Prober:
         actions = self._rules.until_allocate if needs is Needs.ALLOCATE else None
         self.runs += 1
         with self._state.variant(edit) as snapshot:
-            result = decided(snapshot, self._rules, self._now_s, actions=actions, budget=budget)
+            result = decided(snapshot, self._rules, self._now_s, self._before, actions, budget)
         self.is_cut_short = is_cut_short(result)
         return start_of(result, self._job)
 

@@ -127,7 +127,8 @@ class Questions:
         return State.RUNNING if statuses & ACTIVE_ALLOCATED else State.ENDED
 
     def _prober(self, job: str) -> Prober:
-        return Prober(self.state, self.situation.rules, self.situation.now_s, job)
+        now, before = self.situation, self.situation.told_to_the_next
+        return Prober(self.state, now.rules, now.now_s, job, before)
 
     def _waiting(
         self, job: str, refusals: tuple[Refusal, ...], ends: Mapping[str, float]

@@ -4,9 +4,11 @@ Each scheduler process writes a file of its own, so a leader that changes leaves
 read as one, by time.
 """
 
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +20,7 @@ from muster.engine.holds import Hold
 from muster.foresight.journal.delta import decoded
 from muster.foresight.journal.events import Event
 from muster.foresight.journal.store import FORMAT, Before, RecordedRules, decoded_event
+from muster.foresight.runtimes import PastRun
 from muster.model.record_changes import Delta
 
 SUFFIX: Final = ".journal.db"
@@ -77,15 +80,9 @@ class JournalReader:
     """One file, read only."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._database = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False
-            )
-            found = self._database.execute(
-                "SELECT value FROM facts WHERE name = 'format'"
-            ).fetchone()
-        except sqlite3.Error as error:
-            raise NoJournal(f"the journal {path} cannot be read ({error})") from None
+        self._path = path
+        with self._reading():
+            self._database, found = _opened(path)
         if found != (FORMAT,):
             shown = found[0] if found else "none"
             raise NoJournal(f"{path} has format {shown}; this version reads {FORMAT}")
@@ -96,28 +93,65 @@ class JournalReader:
     def events(self, query: Query) -> list[Event]:
         """The newest first."""
         where, values = _conditions(query)
-        rows = self._database.execute(
-            f"SELECT cycle, body FROM events{where} ORDER BY at_s DESC, id DESC LIMIT ?",
-            (*values, query.limit),
-        )
-        return [msgspec.structs.replace(decoded_event(body), cycle=cycle) for cycle, body in rows]
+        with self._reading():
+            rows = self._database.execute(
+                f"SELECT cycle, body FROM events{where} ORDER BY at_s DESC, id DESC LIMIT ?",
+                (*values, query.limit),
+            )
+            return [
+                msgspec.structs.replace(decoded_event(body), cycle=cycle) for cycle, body in rows
+            ]
 
     def cycles(self) -> Iterator[RecordedCycle]:
         """Those that can be made again, oldest first: from the first whole input on."""
-        rows = self._database.execute(
-            "SELECT c.id, c.at_s, c.writer, c.generation, r.version, r.conf, r.settings, c.plan, "
-            "c.holds, c.is_cut_short, i.body, i.is_whole FROM cycles c "
-            "JOIN rules r ON r.id = c.rules LEFT JOIN inputs i ON i.cycle = c.id "
-            "WHERE c.id >= (SELECT min(cycle) FROM inputs WHERE is_whole) ORDER BY c.id"
-        )
-        for row in rows:
-            yield _cycle(row)
+        with self._reading():
+            rows = self._database.execute(
+                "SELECT c.id, c.at_s, c.writer, c.generation, r.version, r.conf, r.settings, "
+                "c.plan, c.holds, c.is_cut_short, i.body, i.is_whole FROM cycles c "
+                "JOIN rules r ON r.id = c.rules LEFT JOIN inputs i ON i.cycle = c.id "
+                "WHERE c.id >= (SELECT min(cycle) FROM inputs WHERE is_whole) ORDER BY c.id"
+            )
+        while True:
+            with self._reading():
+                row = rows.fetchone()
+                if row is None:
+                    return
+                cycle = _cycle(row)
+            yield cycle
 
-    def runs(self, since_s: float) -> list[tuple[float, str, bytes]]:
-        """When they ended, the job, and what is known of it; oldest first."""
-        return self._database.execute(
-            "SELECT ended_s, job, body FROM runs WHERE ended_s >= ? ORDER BY ended_s", (since_s,)
-        ).fetchall()
+    def runs(self, since_s: float, most: int) -> list[PastRun]:
+        """So many of the newest that ended since then, oldest first."""
+        with self._reading():
+            rows = self._database.execute(
+                "SELECT body FROM runs WHERE ended_s >= ? ORDER BY ended_s DESC LIMIT ?",
+                (since_s, most),
+            )
+            found = [
+                msgspec.json.decode(body, type=PastRun, dec_hook=from_wire) for (body,) in rows
+            ]
+        return found[::-1]
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """What cannot be read, or is not what a journal holds, is a `NoJournal` of this file."""
+        try:
+            yield
+        except (sqlite3.Error, zlib.error, msgspec.DecodeError, ValueError) as error:
+            raise NoJournal(f"the journal {self._path} cannot be read ({error})") from None
+
+
+def _opened(path: Path) -> tuple[sqlite3.Connection, Any]:
+    """The file, and which format it says that it has. Raises sqlite3.Error."""
+    asked = ["mode=ro"]
+    may_write = os.access(
+        path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids
+    )
+    if not may_write and not path.with_name(f"{path.name}-wal").exists():
+        # Nobody writes it, and we may not make the file by which SQLite would watch for writers.
+        asked.append("immutable=1")
+    uri = f"{path.absolute().as_uri()}?{'&'.join(asked)}"
+    database = sqlite3.connect(uri, uri=True, check_same_thread=False)
+    return database, database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
 
 
 def history(folder: Path, query: Query) -> list[Event]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from muster.api.codec import from_wire, to_wire
+from muster.api.codec import to_wire
 from muster.foresight.journal.events import gpus_of
 from muster.foresight.journal.reader import JournalReader, journal_files
 from muster.foresight.runtimes import PastRun
@@ -80,8 +80,7 @@ def past_runs(folder: Path, since_s: float) -> list[PastRun]:
     for path in journal_files(folder):
         reader = JournalReader(path)
         try:
-            for _, _, body in reader.runs(since_s)[-RUNS_MAX:]:
-                found.append(msgspec.json.decode(body, type=PastRun, dec_hook=from_wire))
+            found += reader.runs(since_s, RUNS_MAX)
         finally:
             reader.close()
     return sorted(found, key=lambda run: run.ended_s)[-RUNS_MAX:]

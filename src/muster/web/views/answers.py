@@ -181,6 +181,9 @@ def ahead_view(found: Ahead, horizon_s: float) -> AheadView:
         at=[] if found.why_not else [rfc3339(at_s) for at_s in before.moments_s],
         held={name: [_gpus(before, name), _gpus(after, name)] for name in before.held},
         why_not=found.why_not,
+        restarts_min={
+            job: _minutes(wait_s) for job, wait_s in islice(found.restarts_s().items(), _MOVED_MAX)
+        },
     )
 
 
