@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from muster.base.log import Level, Log, MemorySink
+from muster.cli.spinner import Doing
 
 SERVER: Final = "MUSTER_SERVER"
 NOTHING: Final[Mapping[str, str]] = {}
@@ -36,6 +37,8 @@ class Source:
     token_file: Path | None = None
     """Who we are to the server."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    doing: Doing = field(default_factory=lambda: Doing("asking"), init=False)
+    """What it does just now, for whoever waits."""
     _look: Any = field(default=None, init=False)
 
     def ask(self, path: str, query: Mapping[str, str] = NOTHING, body: bytes = b"") -> Any:
@@ -69,7 +72,8 @@ class Source:
                 config = SchedulerServiceConfig(conf_file=self.conf)
                 log = Log("muster", MemorySink(), Level.ERROR)
                 process = Process("cli", self.kubeconfig, context=self.context, act_as=self.act_as)
-                self._look = await look_once(process, config, self.within_s, log)
+                self._look = await look_once(process, config, self.within_s, log, self.doing)
+            self.doing.what = "deciding"
             return await self._look.answer(path, query, body)
 
         known: tuple[type[Exception], ...]

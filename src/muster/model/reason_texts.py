@@ -505,7 +505,8 @@ def _is_short(refusal: Refusal) -> bool:
 
 
 def _places(refusal: Refusal) -> str:
-    return f"{refusal.found} of its {refusal.minimum} pods have a place, and it starts whole"
+    have = "has" if refusal.found == 1 else "have"
+    return f"{refusal.found} of its {refusal.minimum} pods {have} a place, and it starts whole"
 
 
 def _need(refusal: Refusal) -> str:

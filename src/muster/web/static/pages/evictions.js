@@ -60,6 +60,6 @@ const table = (items) => html`<section class="card"><h2>One by one</h2>
       <td class="number" data-name="pods">${amount(event.pods)}</td><td class="number" data-name="GPUs">${amount(event.gpus)}</td>
       <td class="number" data-name="ran">${event.ran_s == null ? "–" : age(event.ran_s)}</td><td class="number" data-name="lost">${event.lost_s == null ? "–" : age(event.lost_s)}</td>
       <td data-name="for">${event.for ? html`<a href="#/job/${event.for}">${event.for}</a>` : "–"}</td>
-      <td class="text">${event.because}${event.moves_to.length ? html` ${event.nodes.join(", ")} → ${event.moves_to.join(", ")}` : nothing}</td></tr>`)}</tbody>
+      <td class="text">${event.because}${event.moves_to.length ? html`: ${event.nodes.join(", ")} → ${event.moves_to.join(", ")}` : nothing}</td></tr>`)}</tbody>
   </table></div>
   ${items.length === MOST ? html`<p>${MOST} shown: take a shorter time, or <code>muster history --evictions --until</code>.</p>` : nothing}</section>`;
