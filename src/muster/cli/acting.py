@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 import typer
 
+from muster.api.group_names import for_people
 from muster.base.log import Level, Log, MemorySink
 from muster.cli.asking import Source
 from muster.cli.completing import named
@@ -61,7 +62,7 @@ class Acting:
     def tell(self, items: Sequence[Done], lines: Sequence[str]) -> None:
         """For people these lines, for programs the same as one object."""
         if self.form == "text":
-            typer.echo("\n".join(lines))
+            typer.echo(for_people("\n".join(lines)))
             return
         rows = [msgspec.to_builtins(one) for one in items]
         listed = {"kind": "DoneList", "version": 1}

@@ -180,7 +180,7 @@ def _shown(manifests: list[Any], form: str) -> str:
 def _tell(acts: Acting, made: list[Thing]) -> None:
     done, lines = [], []
     for thing in made:
-        key = f"{thing.namespace}/{thing.name}"
+        key = f"{thing.namespace}/{thing.name}".lstrip("/")
         undo = f"muster cancel {key}" if thing.starts else ""
         done.append(Done("created", key, (str(thing),), undo))
         watch = f" Watch it: muster why {key}" if thing.starts else ""

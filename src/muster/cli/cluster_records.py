@@ -30,6 +30,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     """Empty until it can be reached."""
     pages: str = ""
     """Where its scheduler shows metrics and debug pages; empty without one."""
+    dashboard: str = ""
 
 
 class NameTaken(Exception):

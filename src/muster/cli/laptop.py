@@ -169,7 +169,7 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
     _write(config, started.kubeconfig, stack, keeps=options.data_dir is not None)
     dashboard = await _dashboard(options, started.home, ours)
     pages = "" if port is None else f"http://{_LOOPBACK}:{port}"
-    held.write(msgspec.structs.replace(record, url=started.url, pages=pages))
+    held.write(msgspec.structs.replace(record, url=started.url, pages=pages, dashboard=dashboard))
     _announce(options, started, dashboard, pages, clock.monotonic_s() - began_s)
     return await _run_demo(options, started.home, clock, past) if options.runs_demo else True
 
@@ -401,6 +401,7 @@ def _announce(
         "  kubectl get nodes",
         "  kubectl get queues,podgroups -A",
         "  kubectl get pods -o wide",
+        *(["  muster status", "  muster jobs"] if dashboard else []),
     ]
     if pages:
         lines += ["", f"Its scheduler shows {pages}/metrics and {pages}/debug"]

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from muster.api.group_names import for_people
 from muster.base.clock import SystemClock
 from muster.cli.asking import NOTHING, NoAnswer, Source
 from muster.cli.failing import failed
@@ -195,10 +196,13 @@ def _lines(asked: Reading, answer: Answer, rows: Sequence[Row]) -> list[str]:
         return text.split("\n") if text else []
     width = 0 if asked.is_wide else _width()
     if answer.page is not None and not asked.columns:
-        return [cut(line, width) for line in answer.page()]
+        return [cut(for_people(line), width) for line in answer.page()]
     shown = [one for one in columns if asked.is_wide or asked.columns or not one.is_wide]
     # Without rows there is a sentence in place of a table.
-    return table_lines(shown, rows, asked.headers, width, asked.colours) if rows else []
+    if not rows:
+        return []
+    is_raw = bool(asked.columns)
+    return table_lines(shown, rows, asked.headers, width, asked.colours, is_raw=is_raw)
 
 
 def _watch(asked: Reading, body: Callable[[Reading], Answer]) -> None:

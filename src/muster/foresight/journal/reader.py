@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from muster.api.codec import from_wire
+from muster.api.group_names import groups_of
 from muster.engine.holds import Hold
 from muster.foresight.journal.delta import decoded
 from muster.foresight.journal.events import Event
@@ -113,6 +114,17 @@ class JournalReader:
         for row in rows:
             yield _cycle(row)
 
+    def runs_of(self, query: Query) -> Iterator[bytes]:
+        """Those that ended, the newest first; by job and time only."""
+        asked = Query(job=query.job, since_s=query.since_s, until_s=query.until_s)
+        where, values = _conditions(asked, at="ended_s")
+        yield from (
+            body
+            for (body,) in self._database.execute(
+                f"SELECT body FROM runs{where} ORDER BY ended_s DESC", values
+            )
+        )
+
     def runs(self, since_s: float) -> list[tuple[float, str, bytes]]:
         """When they ended, the job, and what is known of it; oldest first."""
         return self._database.execute(
@@ -121,7 +133,7 @@ class JournalReader:
 
 
 def history(folder: Path, query: Query) -> list[Event]:
-    """What happened, by all files of a folder; the newest first."""
+    """What was decided, by all files of a folder; the newest first."""
     found: list[Event] = []
     for path in journal_files(folder):
         reader = JournalReader(path)
@@ -132,13 +144,14 @@ def history(folder: Path, query: Query) -> list[Event]:
     return sorted(found, key=lambda event: -event.at_s)[: query.limit]
 
 
-def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
+def _conditions(query: Query, at: str = "at_s") -> tuple[str, tuple[object, ...]]:
     parts: list[str] = []
     values: list[object] = []
     for column in ("job", "queue", "user", "code", "actor"):
         if value := getattr(query, column):
-            parts.append(f"{column} = ?")
-            values.append(value)
+            owned = groups_of(value) if column in ("job", "actor") else ""
+            parts.append(f"({column} = ? OR {column} GLOB ?)" if owned else f"{column} = ?")
+            values += [value, owned] if owned else [value]
     if query.kinds:
         parts.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
         values += query.kinds
@@ -146,10 +159,10 @@ def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
         parts.append("id IN (SELECT event FROM event_nodes WHERE node = ?)")
         values.append(query.node)
     if query.since_s is not None:
-        parts.append("at_s >= ?")
+        parts.append(f"{at} >= ?")
         values.append(query.since_s)
     if query.until_s is not None:
-        parts.append("at_s <= ?")
+        parts.append(f"{at} <= ?")
         values.append(query.until_s)
     return (f" WHERE {' AND '.join(parts)}" if parts else ""), tuple(values)
 

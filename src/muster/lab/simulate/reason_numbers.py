@@ -228,7 +228,7 @@ NUMBERS: Final[tuple[tuple[str, IsSo], ...]] = (
         _holds("quota"),
     ),
     (
-        rf"{_number('found')} of the {_number('minimum')} pods that it needs to start exist",
+        rf"{_number('found')} of the {_number('minimum')} pods that it needs to start exists?",
         _exist,
     ),
     (rf"{_number('found')} of its {_number('minimum')} pods ha(?:ve|s) a place", _is_minimum),

@@ -2,7 +2,7 @@
 
 import { html, render, nothing } from "./vendor/lit-html/lit-html.js";
 import { ask, Problem, session, Stream } from "./api.js";
-import { age, amount, clock, counted } from "./format.js";
+import { age, amount, clock, counted, named } from "./format.js";
 import { forget } from "./flash.js";
 import { know } from "./palette.js";
 import { byCode, form } from "./login.js";
@@ -210,7 +210,7 @@ function idle() {
   return lasts < UNDONE_S
     ? nothing
     : html`<p class="banner" role="alert">
-        ${counted(undone.jobs, "job")} could start for ${age(lasts)} and nobody starts ${undone.jobs === 1 ? "it" : "them"}, <a href="#/job/${undone.first}">${undone.first}</a> first.
+        ${counted(undone.jobs, "job")} could start for ${age(lasts)} and nobody starts ${undone.jobs === 1 ? "it" : "them"}, <a href="#/job/${undone.first}">${named(undone.first)}</a> first.
         The scheduler may be down, or decide by another configuration than this page.
       </p>`;
 }

@@ -1,7 +1,7 @@
 // The map of every GPU: a square a device, by rack; and the same as a list.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { amount } from "../format.js";
+import { amount, named } from "../format.js";
 import { colour, hueOf, letter } from "../palette.js";
 import { Layout, paint } from "../map.js";
 
@@ -125,7 +125,7 @@ function open(map) {
 function said(map, cell) {
   const row = Math.floor(cell / map.per), job = map.gpu[cell];
   const rack = map.racks[map.rack[row]];
-  const held = job > 0 ? `${map.jobs[job - 1]} (${map.queues[job - 1]})` : job === 0 ? "free" : "no device";
+  const held = job > 0 ? `${named(map.jobs[job - 1])} (${map.queues[job - 1]})` : job === 0 ? "free" : "no device";
   return `${map.nodes[row]}${rack ? `, rack ${rack}` : ""}, ${map.state[row]}: ${held}`;
 }
 

@@ -2,7 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
-import { amount, since } from "../format.js";
+import { amount, named, since } from "../format.js";
 import { changed } from "../flash.js";
 import { save } from "./csv.js";
 
@@ -109,9 +109,9 @@ const next = (query, cursor) => {
 };
 
 const row = (job) => html`<tr data-row tabindex="-1" class=${job.gone ? "gone" : ""} @keydown=${(event) => event.key === "Enter" && (location.hash = `#/job/${job.key}`)}>
-  <th scope="row"><a href="#/job/${job.key}">${job.key}</a></th>
+  <th scope="row"><a href="#/job/${job.key}">${named(job.key)}</a></th>
   <td class=${changed(`${job.key} state`, job.state)}>${job.gone ? "gone" : html`<span class="state ${job.state.toLowerCase()}">${job.state}</span>`}</td>
-  <td title=${job.reason?.message ?? ""}>${job.reason ? html`<a href="#/jobs?state=waiting&code=${job.reason.code}">${job.reason.code}</a>` : nothing}</td>
+  <td title=${named(job.reason?.message ?? "")}>${job.reason ? html`<a href="#/jobs?state=waiting&code=${job.reason.code}">${job.reason.code}</a>` : nothing}</td>
   <td data-name="queue"><a href="#/queue/${job.queue}">${job.queue}</a></td>
   <td data-name="user">${job.user ? html`<a href="#/jobs?user=${job.user}">${job.user}</a>` : nothing}</td>
   <td class="number ${changed(`${job.key} pods`, job.pods.running)}" data-name="pods">${amount(job.pods.running)}/${amount(job.pods.max)}</td>

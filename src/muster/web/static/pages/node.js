@@ -1,7 +1,7 @@
 // One node: its devices and who holds them.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { amount, counted } from "../format.js";
+import { amount, counted, named } from "../format.js";
 
 export default {
   title: (where) => where.name || "Node",
@@ -20,7 +20,7 @@ export default {
       </ul>
       <section class="card"><h2>Devices and who holds them</h2><ol class="devices">${node.devices.map(
         (device) => html`<li>${device.holders.length
-          ? device.holders.map((holder) => html`<a href="#/job/${holder.job}">${holder.job}</a>${holder.part < 1 ? ` ${(100 * holder.part).toFixed(0)}%` : ""} `)
+          ? device.holders.map((holder) => html`<a href="#/job/${holder.job}">${named(holder.job)}</a>${holder.part < 1 ? ` ${(100 * holder.part).toFixed(0)}%` : ""} `)
           : "free"}</li>`,
       )}</ol>
       <p class="quiet">Which device of the node a whole GPU is, only its kubelet knows: the order here is that of arrival.</p></section>

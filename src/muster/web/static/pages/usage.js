@@ -1,7 +1,7 @@
 // GPU-hours, waits and losses: who used how much?
 
 import { html } from "../vendor/lit-html/lit-html.js";
-import { age, amount } from "../format.js";
+import { age, amount, named } from "../format.js";
 import { chart } from "./chart.js";
 import { save } from "./csv.js";
 
@@ -47,7 +47,7 @@ const table = (items, by) => html`<div class="scroll" role="region" tabindex="0"
   <thead><tr><th>${by[0].toUpperCase() + by.slice(1)}</th><th class="number">GPU-hours</th><th class="number">Of quota</th><th class="number">Borrowed</th>
     <th class="number">Idle</th><th class="number">Jobs</th><th class="number">Wait, half</th><th class="number">Wait, 95 %</th><th class="number">Evicted</th><th class="number">GPU-hours lost</th></tr></thead>
   <tbody>${items.slice(0, 200).map((one) => html`<tr data-row tabindex="-1">
-    <th scope="row">${one.name || "–"}</th><td class="number" data-name="GPU-hours">${hours(one.gpu_hours)}</td>
+    <th scope="row">${named(one.name) || "–"}</th><td class="number" data-name="GPU-hours">${hours(one.gpu_hours)}</td>
     <td class="number" data-name="of quota">${part(one.of_quota)}</td><td class="number" data-name="borrowed">${hours(one.borrowed_gpu_hours)}</td>
     <td class="number" data-name="idle">${part(one.idle)}</td><td class="number" data-name="jobs">${amount(one.jobs)}</td>
     <td class="number" data-name="wait">${age(one.wait_p50_s)}</td><td class="number" data-name="95 %">${age(one.wait_p95_s)}</td>
