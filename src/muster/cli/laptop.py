@@ -183,7 +183,8 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
     dashboard = await _dashboard(options, started.home, ours)
     pages = "" if port is None else f"http://{_LOOPBACK}:{port}"
     journal = "" if port is None else str(ours.journal_folder)
-    held.write(msgspec.structs.replace(record, url=started.url, pages=pages, journal=journal))
+    record = msgspec.structs.replace(record, url=started.url, pages=pages)
+    held.write(msgspec.structs.replace(record, journal=journal, dashboard=dashboard))
     _announce(options, started, dashboard, pages, clock.monotonic_s() - began_s)
     return await _run_demo(options, started.home, clock, past) if options.runs_demo else True
 
@@ -415,6 +416,7 @@ def _announce(
         "  kubectl get nodes",
         f"  kubectl get {queues_and_groups(options.profile)} -A",
         "  kubectl get pods -o wide",
+        *(["  muster status", "  muster jobs"] if dashboard else []),
     ]
     if pages:
         lines += ["", f"Its scheduler shows {pages}/metrics and {pages}/debug"]

@@ -12,7 +12,7 @@ from muster.engine.cycle import CycleResult
 from muster.engine.memory import EMPTY, Memory
 from muster.engine.plan import Evict
 from muster.foresight.budget import ENDLESS, Budget, is_cut_short
-from muster.foresight.changes import WAIT, Cost, Ladder, Needs, ended
+from muster.foresight.changes import WAIT, Cost, Ladder, Needs, Step, ended
 from muster.foresight.situation import Rules, decided
 from muster.foresight.variants import Variants
 from muster.model.record_changes import Delta
@@ -43,6 +43,8 @@ class Change:
     is_bound: bool
     verified: Needs
     """What was run with the change made: allocate alone, or a whole cycle."""
+    first: Step | None = None
+    """What is changed with it; both are in the names of what and subject."""
 
 
 _CONFIRMING_S = 0.5
@@ -113,6 +115,7 @@ def smallest(prober: Prober, ladder: Ladder, budget: Budget) -> Change | None:
         ladder.steps[at - 1] if at and ladder.is_ordered else None,
         ladder.is_bound,
         ladder.needs,
+        ladder.first,
     )
 
 

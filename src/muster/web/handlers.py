@@ -18,6 +18,7 @@ from muster.foresight.calibration import COVERS
 from muster.foresight.estimates import EstimateLog
 from muster.foresight.journal.events import KINDS, REFUSED, Event
 from muster.foresight.journal.reader import NoJournal, Query, history
+from muster.foresight.journal.runs import story
 from muster.foresight.order import job_order
 from muster.foresight.plan import checked, held, no_estimates, plan, token_of
 from muster.foresight.variants import Variants
@@ -247,7 +248,7 @@ class Handlers:
                 for name in ("job", "queue", "user", "node", "code", "actor")
             },
         )
-        found = await self._cluster.ask(lambda _: history(folder, query), asked.reader)
+        found = await self._cluster.ask(lambda _: story(folder, query), asked.reader)
         return _listed("EventList", [event_view(event) for event in found], len(found))
 
     async def usage(self, asked: Asked) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from muster.api.codec import from_wire
+from muster.api.group_names import groups_of
 from muster.engine.holds import Hold
 from muster.foresight.journal.delta import decoded
 from muster.foresight.journal.events import Event
@@ -121,15 +122,17 @@ class JournalReader:
 
     def runs(self, since_s: float, most: int) -> list[PastRun]:
         """So many of the newest that ended since then, oldest first."""
+        return self.runs_of(Query(since_s=since_s), most)[::-1]
+
+    def runs_of(self, query: Query, most: int) -> list[PastRun]:
+        """Those that ended, the newest first; by job and time only."""
+        asked = Query(job=query.job, since_s=query.since_s, until_s=query.until_s)
+        where, values = _conditions(asked, at="ended_s")
         with self._reading():
             rows = self._database.execute(
-                "SELECT body FROM runs WHERE ended_s >= ? ORDER BY ended_s DESC LIMIT ?",
-                (since_s, most),
+                f"SELECT body FROM runs{where} ORDER BY ended_s DESC LIMIT ?", (*values, most)
             )
-            found = [
-                msgspec.json.decode(body, type=PastRun, dec_hook=from_wire) for (body,) in rows
-            ]
-        return found[::-1]
+            return [msgspec.json.decode(body, type=PastRun, dec_hook=from_wire) for (body,) in rows]
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -155,7 +158,7 @@ def _opened(path: Path) -> tuple[sqlite3.Connection, Any]:
 
 
 def history(folder: Path, query: Query) -> list[Event]:
-    """What happened, by all files of a folder; the newest first."""
+    """What was decided, by all files of a folder; the newest first."""
     found: list[Event] = []
     for path in journal_files(folder):
         reader = JournalReader(path)
@@ -166,13 +169,14 @@ def history(folder: Path, query: Query) -> list[Event]:
     return sorted(found, key=lambda event: -event.at_s)[: query.limit]
 
 
-def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
+def _conditions(query: Query, at: str = "at_s") -> tuple[str, tuple[object, ...]]:
     parts: list[str] = []
     values: list[object] = []
     for column in ("job", "queue", "user", "code", "actor"):
         if value := getattr(query, column):
-            parts.append(f"{column} = ?")
-            values.append(value)
+            owned = groups_of(value) if column in ("job", "actor") else ""
+            parts.append(f"({column} = ? OR {column} GLOB ?)" if owned else f"{column} = ?")
+            values += [value, owned] if owned else [value]
     if query.kinds:
         parts.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
         values += query.kinds
@@ -180,10 +184,10 @@ def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
         parts.append("id IN (SELECT event FROM event_nodes WHERE node = ?)")
         values.append(query.node)
     if query.since_s is not None:
-        parts.append("at_s >= ?")
+        parts.append(f"{at} >= ?")
         values.append(query.since_s)
     if query.until_s is not None:
-        parts.append("at_s <= ?")
+        parts.append(f"{at} <= ?")
         values.append(query.until_s)
     return (f" WHERE {' AND '.join(parts)}" if parts else ""), tuple(values)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import groupby, islice
 from types import MappingProxyType
 
@@ -86,6 +87,11 @@ def change_view(
 
 def in_words(change: Change) -> str:
     """What to do, as one says it to a colleague."""
+    if (first := change.first) is not None:
+        alone = replace(change, **first._asdict(), first=None)
+        what, subject = change.what.partition("+")[2], change.subject.partition("; ")[2]
+        second = replace(change, what=what, subject=subject, first=None)
+        return f"{in_words(alone)}, and {in_words(second)}"
     before, after = change.before, change.after
     resource = change.subject.rpartition(" ")[2]
     match change.what:
