@@ -153,7 +153,7 @@ def _feed_volcano(given: Input) -> list[Refusal]:
         view_of = queues.QueueView(queue, groups, next(iter(listed), None), commands)
         msgspec.json.encode(queues.decide(view_of).status)
     for pod in _all(given, "Pod", Pod):
-        msgspec.json.encode(plain_pods.group_for(pod, None).group)
+        msgspec.json.encode(plain_pods.group_for(pod, None))
     return found
 
 

@@ -1,6 +1,8 @@
 """What pod groups are called that were made for an owner: people know them by its name."""
 
+import fnmatch
 import re
+from collections.abc import Collection
 from typing import Final
 
 _UID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -13,6 +15,14 @@ def owner_name(group: str) -> str:
     """The owner's, without its uid; of another group its own."""
     owned = _OWNED.fullmatch(group)
     return owned[1] if owned else group
+
+
+def group_meant(key: str, known: Collection[str]) -> str:
+    """The group of that name, or the only known one that was made for an owner of that name."""
+    if key in known:
+        return key
+    made = fnmatch.filter(known, groups_of(key)) if groups_of(key) else []
+    return made[0] if len(made) == 1 else key
 
 
 def groups_of(key: str) -> str:

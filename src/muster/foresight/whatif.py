@@ -77,7 +77,8 @@ def difference(
         for plan in (before, after)
     ]
     gone = [{evict.task: evict for evict in plan.evictions} for plan in (before, after)]
-    again = {one.task for one in (*after.binds, *after.nominations)} & {one.task for one in moved}
+    placed = {one.task for one in after.binds} | {one.task for one in after.nominations}
+    again = placed & {one.task for one in moved}
     return Difference(
         tuple(sorted(starts[1] - starts[0])),
         tuple(sorted(starts[0] - starts[1])),
@@ -188,8 +189,10 @@ def _held(situation: Situation) -> dict[str, float]:
     """GPUs by queue once those that are evicted have left, and those that start are there."""
     snapshot, plan = situation.snapshot, situation.result.plan
     queues, held = snapshot.queues, snapshot.queues.allocated[:, _GPU].astype(np.float64)
-    for sign, moves in ((-1.0, plan.evictions), (1.0, (*plan.binds, *plan.nominations))):
-        for task in (one.task for one in moves):
+    leave = [one.task for one in plan.evictions]
+    start = [one.task for one in plan.binds] + [one.task for one in plan.nominations]
+    for sign, moved in ((-1.0, leave), (1.0, start)):
+        for task in moved:
             row = snapshot.tasks.row[task]
             units = snapshot.demand.queue_units[int(snapshot.tasks.shape[row]), _GPU]
             chain = queues.chain[int(snapshot.jobs.queue[snapshot.tasks.job[row]])]

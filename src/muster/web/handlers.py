@@ -1,7 +1,6 @@
 """What each path of the API answers."""
 
-import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import yaml
 
+from muster.api.group_names import group_meant
 from muster.api.yaml_text import read_yaml_all
 from muster.base.log import Log
 from muster.base.timefmt import rfc3339
@@ -54,19 +54,6 @@ _DECIDED: Final = tuple(kind for kind in KINDS if kind != REFUSED)
 _DECIDED_MAX: Final = 5
 _SPAN_S: Final = 7 * 86400.0
 _SPAN_MAX_S: Final = 36 * 86400.0
-_OF_GROUPER: Final = re.compile(r"pg-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-"""What the grouper calls a group: after a workload and its uid."""
-
-
-def meant(job: str, known: Collection[str]) -> str:
-    """The group of that name, or the only one that was made for a workload of that name."""
-    if job in known:
-        return job
-    namespace, _, name = job.partition("/")
-    made = (key for key in known if key.startswith(f"{namespace}/pg-{name}-"))
-    named = ((key, _OF_GROUPER.fullmatch(key.partition("/")[2])) for key in made)
-    found = [key for key, its in named if its is not None and its[1] == name]
-    return found[0] if len(found) == 1 else job
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +149,7 @@ class Handlers:
 
         def answer(seen: Seen) -> Any:
             ends = self._estimator.ends(seen) if searches else {}
-            job = meant(asked.job, seen.situation.snapshot.jobs.row)
+            job = group_meant(asked.job, seen.situation.snapshot.jobs.row)
             found = seen.questions.why(job, self._why_budget_s, ends, searches)
             return why_view(found, seen.situation, self._decided(job), ends)
 
@@ -178,7 +165,7 @@ class Handlers:
 
     async def when(self, asked: Asked) -> Any:
         def answer(seen: Seen) -> Any:
-            job = meant(asked.job, seen.situation.snapshot.jobs.row)
+            job = group_meant(asked.job, seen.situation.snapshot.jobs.row)
             state = seen.questions.job_state(job)
             found = self._estimator.estimates(seen).get(job)
             if found is None:

@@ -4,9 +4,10 @@ import sqlite3
 
 import pytest
 
-from muster.api.group_names import for_people, groups_of, owner_name
+from muster.api.group_names import for_people, group_meant, groups_of, owner_name
 
 _UID = "0a1b2c3d-0000-4000-8000-00000000000f"
+_OTHER = "1a1b2c3d-0000-4000-8000-00000000000f"
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,18 @@ def test_groups_of_an_owner_are_found_and_those_of_others_are_not() -> None:
         ]
     assert found == names[:1]
     assert [groups_of(odd) for odd in ("train", "a/*", "a/b/c", "A/[x]")] == [""] * 4
+
+
+@pytest.mark.parametrize(
+    ("known", "job"),
+    [
+        (("team/train",), "team/train"),
+        ((f"team/pg-train-{_UID}", f"other/pg-train-{_OTHER}"), f"team/pg-train-{_UID}"),
+        ((f"team/pg-train-2-{_UID}",), "team/train"),
+        ((f"team/pg-train-{_UID}", f"team/pg-train-{_OTHER}"), "team/train"),
+    ],
+)
+def test_a_job_is_meant_by_the_name_of_what_it_was_made_for(
+    known: tuple[str, ...], job: str
+) -> None:
+    assert group_meant("team/train", known) == job

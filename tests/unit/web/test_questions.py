@@ -26,7 +26,7 @@ from muster.runtime.connections import ServingLimits
 from muster.runtime.page_access import TokenGate
 from muster.testing import make
 from muster.web.board import Board
-from muster.web.handlers import Handlers, meant
+from muster.web.handlers import Handlers
 from muster.web.live import LiveCluster, NotReady
 from muster.web.server import WebPart
 from muster.web.submission import Surroundings
@@ -116,22 +116,6 @@ async def test_why_names_the_code_the_place_and_what_would_help() -> None:
 
 
 _UID = "0f0e0d0c-1111-2222-3333-444455556666"
-_OTHER = "1f0e0d0c-1111-2222-3333-444455556666"
-
-
-@pytest.mark.parametrize(
-    ("known", "job"),
-    [
-        (("team/train",), "team/train"),
-        ((f"team/pg-train-{_UID}", f"other/pg-train-{_OTHER}"), f"team/pg-train-{_UID}"),
-        ((f"team/pg-train-2-{_UID}",), "team/train"),
-        ((f"team/pg-train-{_UID}", f"team/pg-train-{_OTHER}"), "team/train"),
-    ],
-)
-def test_a_job_is_meant_by_the_name_of_what_it_was_made_for(
-    known: tuple[str, ...], job: str
-) -> None:
-    assert meant("team/train", known) == job
 
 
 async def test_why_answers_by_the_name_of_the_workload_too() -> None:
