@@ -10,6 +10,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from muster.client.kinds import header
 from muster.client.limits import Lane
 from muster.client.write import Writer
 
+_LONG_S = 2.0
 _MESSAGE_LENGTH_MAX = 1024  # what the API server takes
 
 
@@ -106,6 +108,8 @@ class Recorder:
         self._written: ExpiringMap[_Same, _Written] = ExpiringMap(self._clock, most)
         self._subjects: ExpiringMap[tuple[ObjectReference, str, str], _Subject]
         self._subjects = ExpiringMap(self._clock, most)
+        self._long: dict[str, asyncio.Task[None]] = {}
+        """By namespace, writes that have lasted long: webhooks of one may take half a minute."""
         self._wanted = asyncio.Event()
         self._named = 0
 
@@ -153,31 +157,63 @@ class Recorder:
 
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
-        while True:
-            await self._wanted.wait()
-            await self.flush()
+        try:
+            while True:
+                await self._wanted.wait()
+                await self.flush()
+        finally:
+            self._end_long()
 
     async def flush(self) -> None:
         """Write what is buffered now; what cannot be written, or is no news any more, is dropped.
 
         (A replica that came to lead has what it saw since the last one stopped, and long before.)
+        A write that lasts long goes on by itself; other events of its namespace wait for it.
         """
-        while self._pending:
-            same, pending = self._pending.popitem(last=False)
+        self._wanted.clear()
+        while (same := self._next()) is not None:
+            pending = self._pending.pop(same)
             if self._clock.now_s() - pending.last_s > self._discretion.told_within_s:
                 self.dropped += 1
                 continue
+            write = asyncio.create_task(self._tried(same, pending))
             try:
-                await self._write(same, pending)
-            except Deposed:
+                await asyncio.wait((write,), timeout=_LONG_S)
+            except asyncio.CancelledError:
+                write.cancel()
+                self._end_long()
                 raise
-            except Exception as error:  # noqa: BLE001 - one event is not worth a service
-                self.dropped += 1
-                about = f"{same.about.namespace}/{same.about.name}"
-                self._log.debug(
-                    "event dropped", about=about, reason=same.reason, error=described(error)
-                )
-        self._wanted.clear()
+            if write.done():
+                write.result()
+            else:
+                self._long[same.about.namespace] = write
+                write.add_done_callback(partial(self._ended, same.about.namespace))
+
+    def _next(self) -> _Same | None:
+        """The oldest that needs to wait for no other."""
+        return next((one for one in self._pending if one.about.namespace not in self._long), None)
+
+    def _end_long(self) -> None:
+        for write in self._long.values():
+            write.cancel()
+
+    def _ended(self, namespace: str, write: "asyncio.Task[None]") -> None:
+        del self._long[namespace]
+        self._wanted.set()
+        if not write.cancelled():
+            write.exception()  # `Deposed`, which whoever writes next is told too.
+
+    async def _tried(self, same: _Same, pending: _Pending) -> None:
+        try:
+            await self._write(same, pending)
+        except Deposed:
+            raise
+        except Exception as error:  # noqa: BLE001 - one event is not worth a service
+            self.dropped += 1
+            about = f"{same.about.namespace}/{same.about.name}"
+            self._log.debug(
+                "event dropped", about=about, reason=same.reason, error=described(error)
+            )
 
     def _subject(
         self, about: ObjectReference, event_type: str, reason: str, now_s: float

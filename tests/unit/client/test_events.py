@@ -1,5 +1,6 @@
 """Events: repeats are counted, bursts are rate limited, and the caller never waits."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -53,6 +54,47 @@ def test_an_event_names_its_source_reason_and_involved_object() -> None:
         assert (event["type"], event["reason"], event["count"]) == ("Warning", "NoRoom", 1)
         assert event["source"] == {"component": "binder"}
         assert event["metadata"]["name"].startswith("p.")
+
+    virtually(run())
+
+
+def test_slow_writes_of_one_namespace_hold_up_no_events_of_others() -> None:
+    """A webhook there takes half a minute for each, and there are as many as its tenant likes."""
+
+    async def run() -> None:
+        recorded = Recorded()
+        at_once = recorded.store.handle
+        writing = most = 0
+
+        async def handle(request: Request) -> Response:
+            nonlocal writing, most
+            if "/namespaces/slow/" in request.path:
+                writing += 1
+                most = max(most, writing)
+                await recorded.clock.sleep(29)
+                writing -= 1
+            return await at_once(request)
+
+        recorder = recorded.recorder
+        recorder._writer = Writer(Connection(InProcessTransport(handle), recorded.clock, Rand(1)))
+        telling = asyncio.create_task(recorder.run())
+        for number in range(5):
+            slow = ObjectReference(kind="Pod", namespace="slow", name=f"s{number}")
+            recorder.normal(slow, "Waiting", "for the webhook")
+        recorder.normal(POD, "Waiting", "for nobody")
+        await recorded.clock.sleep(3)
+        assert recorded.told() == [("for nobody", 1)]
+        recorder.normal(POD, "Bound", "to a node")
+        await recorded.clock.sleep(1)
+        assert recorded.told()[1:] == [("to a node", 1)]
+        await recorded.clock.sleep(5 * 29)
+        assert len(recorded.told()) == 7
+        assert most == 1
+        recorder.normal(slow, "Waiting", "still")
+        await recorded.clock.sleep(5)
+        telling.cancel()
+        await recorded.clock.sleep(60)
+        assert len(recorded.told()) == 7, "nothing is written by who was ended"
 
     virtually(run())
 
