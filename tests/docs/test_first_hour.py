@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 from tests.support.code_names import ROOT
-from tests.support.page_commands import PAGES, commands, mentioned
+from tests.support.page_commands import PAGES, commands, mentioned, spoken, unread
 
 from muster.cli.commands import COMMANDS, SERVICES
 
@@ -24,11 +24,31 @@ def test_every_command_of_a_page_is_run_in_the_hour_or_shown_elsewhere() -> None
     assert {one for one in told - run if one[1] not in elsewhere} == set()
 
 
+def test_every_command_in_a_sentence_is_run_in_the_hour_or_shown_elsewhere() -> None:
+    known = {step.get("run") for part in _SCRIPT.values() for step in part}
+    told = {(page.name, one) for page in PAGES for one in spoken(page)}
+    assert {one for one in told if one[1] not in known} == set()
+
+
+def test_what_is_not_run_in_the_hour_is_shown_by_a_test_that_there_is() -> None:
+    listed = [one for one in _SCRIPT["elsewhere"] if not one.get("because")]
+    assert [one for one in listed if not (ROOT / one["shown"]).exists()] == []
+
+
+def test_no_line_of_a_shell_block_is_passed_over() -> None:
+    assert {(page.name, line) for page in PAGES for line in unread(page)} == set()
+
+
 def test_the_hour_holds_no_command_that_a_page_no_longer_tells() -> None:
-    told = {(str(page.relative_to(ROOT)), one) for page in PAGES for one in commands(page)}
+    told = {
+        (str(page.relative_to(ROOT)), one)
+        for page in PAGES
+        for one in (*commands(page), *spoken(page))
+    }
     steps = [step for step in _SCRIPT["hour"] if "page" in step and "run" in step]
     assert [step for step in steps if (step["page"], step["run"]) not in told] == []
-    listed = {one for _, one in told} | {one for page in PAGES for one in mentioned(page)}
+    listed = {one for _, one in told}
+    listed |= {one for page in PAGES for one in (*mentioned(page), *spoken(page))}
     assert [one for one in _SCRIPT["elsewhere"] if one["run"] not in listed] == []
 
 

@@ -5,6 +5,7 @@ commands name (examples, deploy), on the cluster of `muster up` with all service
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,10 +37,12 @@ class Newcomer:
     folder: Path
     environ: dict[str, str]
     pages_port: int
+    dashboard: str
 
     def run(self, command: str) -> tuple[int, str]:
         """How it ended, and all that it said. The pages may be on another port than told."""
         told = command.replace("localhost:8080", f"localhost:{self.pages_port}")
+        told = told.replace("localhost:8765", self.dashboard)
         ended = subprocess.run(
             ["bash", "-uo", "pipefail", "-c", told],
             cwd=self.folder,
@@ -93,7 +96,8 @@ def newcomer(kube_folder: Path, tmp_path: Path) -> Iterator[Newcomer]:
             if "Ctrl-C" in line:
                 break
         assert f"export KUBECONFIG={config}" in said, said
-        yield Newcomer(tmp_path, environ, port)
+        (dashboard,) = re.findall(r"Its dashboard is at http://(\S+)", said)
+        yield Newcomer(tmp_path, environ, port, dashboard)
         # The last step of the hour stops it.
         assert process.wait(timeout=60) == 0
     finally:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.apply import apply
-from tests.support.lab import NODE, POD, POD_GROUP, Lab, Setting, in_lab
+from tests.support.lab import EVENT, NODE, POD, POD_GROUP, Lab, Setting, in_lab
 
 from muster.api.meta import Key
 from muster.client.kinds import plain_kind
@@ -44,6 +44,9 @@ def test_the_pods_of_a_kind_with_an_operator_run_and_are_one_gang(
         await lab.until_running(prefix, pods)
         groups = await lab.all(POD_GROUP, lab.namespace)
         assert [group["spec"].get("minMember") for group in groups] == minimums
+        # The objects tell the grouper all that it asks for before there are pods.
+        events = await lab.all(EVENT, lab.namespace)
+        assert [one["message"] for one in events if one["reason"] == "PodGrouperWarning"] == []
 
     in_lab(scenario, _SETTING)
 

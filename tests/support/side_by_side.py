@@ -15,6 +15,9 @@ from typing import Final
 
 import pytest
 
+_MARK: Final = "@"
+"""xdist puts the group behind the name of a test."""
+
 _PLANES: Final = {
     "in_world": "product",
     "product_plane": "product",
@@ -30,13 +33,36 @@ _LONG: Final = ("product", "plain", "image", "processes", "minors", "gangs")
 """Groups, the longest first."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_NamesOfReports(), "muster-names-of-reports")
+
+
+class _NamesOfReports:
+    """In the process that divides the tests: they are reported by the names they have alone.
+
+    Otherwise those that failed could not be found again (`--last-failed`).
+    """
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        report.nodeid = name_alone(report.nodeid)
+
+
+def name_alone(nodeid: str) -> str:
+    """Of a test, without its group. What a case is called may hold the mark too."""
+    case_ends = nodeid.rfind("]")
+    group_begins = nodeid.rfind(_MARK)
+    return nodeid[:group_begins] if group_begins > case_ends else nodeid
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """What `-n auto` means."""
     return (os.cpu_count() or 1) + 2
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)  # xdist, which names the groups, has its turn after this one.
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # Alone in one process the order in the files is what a reader expects.
     if not config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):

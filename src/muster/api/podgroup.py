@@ -15,6 +15,7 @@ from muster.api.schema import INT32, Schema
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
 NO_BACKOFF: Final = -1
+SINGLE_BACKOFF: Final = 1
 _DNS_LABEL: Final = Schema(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 _NOT_NEGATIVE: Final = Schema(format="int32", minimum=0)
 

@@ -182,7 +182,9 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
     _write(config, started.kubeconfig, stack, keeps=options.data_dir is not None)
     dashboard = await _dashboard(options, started.home, ours)
     pages = "" if port is None else f"http://{_LOOPBACK}:{port}"
-    held.write(msgspec.structs.replace(record, url=started.url, pages=pages))
+    journal = "" if port is None else str(ours.journal_folder)
+    record = msgspec.structs.replace(record, url=started.url, pages=pages)
+    held.write(msgspec.structs.replace(record, journal=journal, dashboard=dashboard))
     _announce(options, started, dashboard, pages, clock.monotonic_s() - began_s)
     return await _run_demo(options, started.home, clock, past) if options.runs_demo else True
 
@@ -414,6 +416,7 @@ def _announce(
         "  kubectl get nodes",
         f"  kubectl get {queues_and_groups(options.profile)} -A",
         "  kubectl get pods -o wide",
+        *(["  muster status", "  muster jobs"] if dashboard else []),
     ]
     if pages:
         lines += ["", f"Its scheduler shows {pages}/metrics and {pages}/debug"]

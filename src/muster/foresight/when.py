@@ -127,7 +127,9 @@ class Futures:
         work = work_of((*base.tasks, *self._expected.tasks))
         gpus = self.gpus = work.gpus
         self._runs = [jobs.row[key] for key in sorted(work.held & jobs.row.keys())]
-        self.waiting = sorted(work.pending - work.held - self._expected.gpus.keys())
+        # Pods of nobody's, and of groups that are not there, wait too, but for no cycle of ours.
+        pending = work.pending & jobs.row.keys()
+        self.waiting = sorted(pending - work.held - self._expected.gpus.keys())
         self.rows = [jobs.row[key] for key in self.waiting]
         running = [
             (jobs.records[row], gpus[jobs.keys[row]], self._age_s(row)) for row in self._runs

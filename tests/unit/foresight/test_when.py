@@ -224,6 +224,16 @@ def test_where_nothing_is_known_nothing_is_said(
     assert why in found.why_not
 
 
+@pytest.mark.parametrize("job", ["", "default/is-not-there"])
+def test_pods_that_no_group_has_wait_beside_those_that_are_asked_about(job: str) -> None:
+    old = make.gang("old", 1, gpu=4, queue="a", nodes=("n1",), expected_runtime_s=7200.0)
+    stray = make.gang("stray", 1, gpu=1, queue="a")
+    world = make.cluster(*_FULL, old, make.gang("new", 1, gpu=4, queue="a"))
+    pods = (*world.tasks, *(make.with_fields(task, job=job) for task in stray.tasks))
+    beside = make.with_fields(world, tasks=pods)
+    assert when(Situation.of(beside, _NOW_S), Past()).keys() == {"default/new"}
+
+
 def test_a_budget_of_time_takes_fewer_samples() -> None:
     old = make.gang("old", 1, gpu=4, queue="a", nodes=("n1",), expected_runtime_s=7200.0)
     world = make.cluster(*_FULL, old, make.gang("new", 1, gpu=4, queue="a"))

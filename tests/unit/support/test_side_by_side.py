@@ -1,7 +1,14 @@
 """Tests that share what is slow to make run in one process, and the long ones begin first."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from tests.support import side_by_side
+
+_ROOT = Path(__file__).resolve().parents[3]
 
 _TESTS = """
 import pytest
@@ -100,3 +107,58 @@ def test_there_are_two_processes_more_than_cores(
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert side_by_side.pytest_xdist_auto_num_workers(pytestconfig) == 4
+
+
+_PROCESSES = """
+import os
+import pathlib
+import pytest
+
+@pytest.fixture(scope="module")
+def wheel(): ...
+
+@pytest.mark.parametrize("number", range(8))
+def test_of_the_wheel(wheel, number):
+    pathlib.Path(__file__).with_name(f"process-{os.getpid()}").touch()
+    assert number != 5
+"""
+
+
+@pytest.mark.slow
+def test_a_group_has_one_process_and_who_failed_there_is_found_again(tmp_path: Path) -> None:
+    (tmp_path / "test_few.py").write_text(_PROCESSES)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    status, said = _run(tmp_path, "-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
+    assert status == 1, said
+    assert len(list(tmp_path.glob("process-*"))) == 1
+    assert "FAILED test_few.py::test_of_the_wheel[5] " in said
+
+    status, said = _run(tmp_path, "--last-failed", "--last-failed-no-failures", "none")
+    assert status == 1, said
+    assert "1 failed" in said
+    assert "passed" not in said
+
+
+def _run(folder: Path, *words: str) -> tuple[int, str]:
+    own = ("-q", "-p", "tests.support.side_by_side")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *own, *words, str(folder)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "name"),
+    [
+        ("test_few.py::test_one@plain", "test_few.py::test_one"),
+        ("test_few.py::test_one", "test_few.py::test_one"),
+        ("test_few.py::test_one[a@b]", "test_few.py::test_one[a@b]"),
+        ("test_few.py::test_one[a@b]@plain", "test_few.py::test_one[a@b]"),
+    ],
+)
+def test_the_name_of_a_test_is_the_one_that_it_has_alone(nodeid: str, name: str) -> None:
+    assert side_by_side.name_alone(nodeid) == name

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.api import names
-from muster.api.podgroup import PodGroup, TopologyConstraint
+from muster.api.podgroup import SINGLE_BACKOFF, PodGroup, TopologyConstraint
 from muster.base.timefmt import rfc3339
 from muster.model.public_reasons import PublicReason
 from muster.model.reason_codes import Code
@@ -56,13 +56,14 @@ def kai_sentence(reason: PublicReason, who: Waiter) -> str:
             return _over_quota(refusal)
         case Reason.PREEMPTION_DELAY:
             return (
-                "Workload is within its preemption delay window and may not trigger evictions "
-                f"before {rfc3339(refusal.until_s)}."
+                f"Workload is within its preemption delay window{_window(who.group)} and may not "
+                f"trigger evictions before {rfc3339(refusal.until_s)}."
             )
         case Reason.TOPOLOGY_MISSING:
             return f"Requested topology {refusal.subject} does not exist."
         case Reason.UNKNOWN_SUB_GROUP:
-            return f'Pod references subgroup "{refusal.subject}", which does not exist.'
+            where = f" in PodGroup {who.group.key}" if who.group is not None else ""
+            return f'Pod references subgroup "{refusal.subject}", which does not exist{where}.'
         case Reason.CONFIG_MAP_MISSING:
             return f"Missing required configmaps: [{refusal.subject}]."
         case Reason.VOLUME_MISSING:
@@ -104,6 +105,33 @@ def kai_details(reason: PublicReason) -> Mapping[str, Any]:
             "podGroupRequestedNonPreemptibleResources": need,
         }
     return {"queueDetails": {"name": refusal.subject, **found}}
+
+
+def node_pool(who: Waiter) -> str:
+    """What is said first where a group is tried once in each pool: which one this is."""
+    tried_once = who.group is not None and who.group.scheduling_backoff == SINGLE_BACKOFF
+    return f"Node-Pool '{who.pool}': " if tried_once else ""
+
+
+def stale(group: PodGroup, active: Mapping[str, int]) -> str:
+    """Of a gang that is below its minimum. `active`: pods on nodes, by the name of their part."""
+    parents = {one.parent for one in group.spec.sub_groups}
+    leaves = [one for one in group.spec.sub_groups if one.name not in parents]
+    minima = {one.name: 1 if one.min_member is None else one.min_member for one in leaves}
+    own = 1 if group.spec.min_member is None else group.spec.min_member
+    whole = sum(minima.values()) if leaves else own
+    said = f"Job is stale. {sum(active.values())} pods are active, minMember is {whole}"
+    parts = (
+        f", subGroup {name} minMember is {least} and {active.get(name, 0)} pods are active"
+        for name, least in minima.items()
+        if active.get(name, 0) < least
+    )
+    return said + "".join(parts)
+
+
+def _window(group: PodGroup | None) -> str:
+    delay = None if group is None else group.spec.preemption_delay
+    return "" if delay is None else f" ({delay})"
 
 
 def _not_ready(refusal: Refusal) -> str:
@@ -170,7 +198,7 @@ def _no_node(refusal: Refusal, who: Waiter) -> str:
 
 
 def _node_counts(refusal: Refusal) -> str:
-    """The nodes that lack room, in the words of KAI; of other reasons ours speaks."""
+    """What keeps nodes off, in the words of KAI and of Kubernetes' filters that it runs."""
     counts: dict[str, int] = {}
     for one in refusal.nodes:
         if words := _node_words(one):
@@ -192,10 +220,29 @@ def _node_words(count: NodeCount) -> str:
             return f"{lacks}GPUs"
         case Reason.GPU_TOO_SMALL:
             return f"{lacks}GPU memory"
-        case Reason.POD_SLOTS:
-            return "node(s) pod number exceeded"
-        case _:
-            return ""
+        case other:
+            return _OF_FILTERS.get(other, "")
+
+
+_OF_FILTERS: Mapping[Reason, str] = {
+    Reason.POD_SLOTS: "node(s) pod number exceeded",
+    Reason.UNSCHEDULABLE_NODE: "node is unschedulable",
+    Reason.NOT_READY_NODE: "node has NotReady condition",
+    Reason.TAINT: "node(s) had untolerated taint(s)",
+    Reason.NODE_SELECTOR: "node(s) didn't match Pod's node affinity/selector",
+    Reason.HOST_PORT: "node(s) didn't have free ports for the requested pod ports",
+    Reason.POD_AFFINITY: "node(s) didn't match pod affinity rules",
+    Reason.POD_ANTI_AFFINITY: "node(s) didn't match pod anti-affinity rules",
+    Reason.OTHERS_ANTI_AFFINITY: "node(s) didn't satisfy existing pods anti-affinity rules",
+    Reason.VOLUME: "node(s) didn't find available persistent volumes to bind",
+    Reason.STORAGE_CAPACITY: "node(s) did not have enough free storage",
+    Reason.DEVICE_CLAIM: "cannot allocate all claims",
+    Reason.DEVICE_ABSENT: "cannot allocate all claims",
+    Reason.NUMA: "node cannot NUMA-align the pod's resources under its Topology Manager policy",
+    Reason.GPU_MEMORY_UNKNOWN: "node is not a gpu node or the gpu memory count on the node was not "
+    "synced yet",
+}
+"""Where KAI names the node or the pod too, what comes before the names."""
 
 
 def lead(who: Waiter) -> str:

@@ -1,6 +1,7 @@
 """What people read about a decision: events, conditions, and when they are worth writing. Pure."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -23,6 +24,8 @@ from muster.services.scheduler.kai_texts import (
     kai_reason,
     kai_sentence,
     lead,
+    node_pool,
+    stale,
 )
 
 LONGEST_EVENT = 1000
@@ -52,13 +55,16 @@ class UnschedulableMessage:
     dominant: PublicReason
     message: str
     reasons: tuple[Mapping[str, Any], ...]
+    pool: str = ""
+    """What is said before everything."""
     lead: str = ""
     """Of the group's text alone: it names one pod of them."""
 
     @property
     def of_pods(self) -> "UnschedulableMessage":
         """The same for each pod."""
-        return replace(self, message=self.message.removeprefix(self.lead), lead="")
+        said = self.message.removeprefix(self.pool).removeprefix(self.lead)
+        return replace(self, message=f"{self.pool}{said}", lead="")
 
     def told_in(self, message: str) -> Telling:
         """How much of it a text of ours tells."""
@@ -94,7 +100,8 @@ def unschedulable_message(
     if why.no_eviction_because:
         others = " ".join(one.sentence for one in why.no_eviction_because[:_MOST_OF_EVICTION])
         message = f"{message} {others}"
-    return UnschedulableMessage(why.dominant, message, reasons, lead(who))
+    pool = node_pool(who)
+    return UnschedulableMessage(why.dominant, f"{pool}{message}", reasons, pool, lead(who))
 
 
 _MOST_OF_EVICTION = 2
@@ -158,17 +165,20 @@ def may_clear_conditions(group: PodGroup, pods: Sequence[Pod]) -> bool:
     return bool(pods) and all(pod.spec.node_name or pod.has_ended for pod in pods)
 
 
-def stale_message(group: PodGroup, active: int, since_s: float, grace_s: float) -> str:
-    """KAI's sentence, then what comes of it, and when. `grace_s`: for groups that name none."""
-    minimum = 1 if group.spec.min_member is None else group.spec.min_member
-    said = f"Job is stale. {active} pods are active, minMember is {minimum}"
+def stale_message(group: PodGroup, placed: Sequence[Pod], since_s: float, grace_s: float) -> str:
+    """KAI's sentence, then what comes of it, and when. `placed`: its pods that have a node;
+    `grace_s`: for groups that name none.
+    """
+    said = stale(
+        group, Counter(pod.metadata.labels.get(names.LABEL_SUBGROUP, "") for pod in placed)
+    )
     own_s = staleness_grace_s(group)
     patience_s = grace_s if own_s is None else own_s
     if patience_s < 0 or math.isinf(patience_s):
         return f"{said}. The others run on, however long it lasts."
     return (
-        f"{said}. If it has not {minimum} again by {rfc3339(since_s + patience_s)}, those that run "
-        "are evicted, and it starts anew."
+        f"{said}. If it is not whole again by {rfc3339(since_s + patience_s)}, those that run are "
+        "evicted, and it starts anew."
     )
 
 

@@ -141,8 +141,8 @@ class Reporter:
             self._put(group, assumed, patch)
         since_s = next((one.at_s for one in stamps if one.what == "stale since"), None)
         if annotations.get(names.ANNOTATION_STALE_SINCE) and since_s is not None:
-            active = sum(self._cache.is_placed(pod) for pod in self._cache.pods_of(job))
-            text = stale_message(group, active, since_s, self._options.staleness_grace_s)
+            placed = [pod for pod in self._cache.pods_of(job) if self._cache.is_placed(pod)]
+            text = stale_message(group, placed, since_s, self._options.staleness_grace_s)
             self._record_event(group, names.REASON_STALE_JOB, text)
 
     def next_due_s(self) -> float | None:

@@ -75,6 +75,8 @@ class _Pod:
     ip: str
     started_s: float = 0.0
     is_stopping: bool = False
+    lacks: str = ""
+    """What it was said to wait for."""
 
 
 @dataclass(slots=True)
@@ -328,6 +330,11 @@ class Fleet:
         if known.stage is Stage.ACCEPTED and stage is Stage.RUNNING:
             lacking = missing(pod, self._config_maps.objects, self._claims.objects)
             if lacking:
+                if known.lacks != lacking:
+                    known.lacks = lacking
+                    self._record_event(
+                        known, ("Warning", "FailedMount", f"MountVolume.SetUp failed: {lacking}")
+                    )
                 again = partial(self._advance, host, known, stage)
                 self._timers.schedule(known.uid, _MOUNT_RETRY_S, again)
                 return

@@ -24,7 +24,7 @@ def missing(
 
 
 def _config_map_names(spec: Mapping[str, Any]) -> Iterator[str]:
-    for volume in spec.get("volumes") or ():
+    for volume in _mounted(spec):
         yield from _named(volume.get("configMap"))
         for source in (volume.get("projected") or {}).get("sources") or ():
             yield from _named(source.get("configMap"))
@@ -45,8 +45,18 @@ def _named(reference: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _claim_names(pod: Mapping[str, Any]) -> Iterator[str]:
-    for volume in pod["spec"].get("volumes") or ():
+    for volume in _mounted(pod["spec"]):
         if claim := volume.get("persistentVolumeClaim"):
             yield str(claim["claimName"])
         if volume.get("ephemeral"):
             yield f"{pod['metadata']['name']}-{volume['name']}"
+
+
+def _mounted(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Volumes that a container uses: a kubelet sets up no others."""
+    used = {
+        one["name"]
+        for container in (*(spec.get("initContainers") or ()), *spec["containers"])
+        for one in (*(container.get("volumeMounts") or ()), *(container.get("volumeDevices") or ()))
+    }
+    return (volume for volume in spec.get("volumes") or () if volume["name"] in used)

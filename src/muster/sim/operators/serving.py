@@ -59,7 +59,7 @@ def ray_job_children(job: Plain, there: Sequence[Plain]) -> list[Child]:
     if spec.get("suspend"):
         return []
     metadata = {
-        "name": f"{meta['name']}-cluster",
+        "name": _cluster_of(job),
         "labels": {"ray.io/originated-from-cr-name": meta["name"]},
         "ownerReferences": [owner_reference(job, job["apiVersion"], "RayJob")],
     }
@@ -70,11 +70,15 @@ def ray_job_status(job: Plain, there: Sequence[Plain]) -> dict[str, Any]:
     cluster = there[0] if there else None
     is_ready_now = ((cluster or {}).get("status") or {}).get("state") == "ready"
     return {
-        "rayClusterName": cluster["metadata"]["name"] if cluster else None,
+        "rayClusterName": None if job["spec"].get("suspend") else _cluster_of(job),
         "jobDeploymentStatus": "Running" if is_ready_now else "Initializing",
         "jobStatus": "RUNNING" if is_ready_now else "PENDING",
         "observedGeneration": job["metadata"].get("generation"),
     }
+
+
+def _cluster_of(job: Plain) -> str:
+    return f"{job['metadata']['name']}-cluster"
 
 
 def lws_children(lws: Plain, there: Sequence[Plain]) -> list[Child]:

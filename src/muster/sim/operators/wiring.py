@@ -106,7 +106,8 @@ class OperatorReconciler:
         actions: list[Action] = []
         if not has_finished(obj):
             actions = gathered(obj, wanted, there)
-        await self.executor.do([*actions, *more])
+        # A status names children before they are there: a RayJob its cluster.
+        await self.executor.do([*more, *actions])
         return DONE
 
     def _there(self, uid: str) -> list[tuple[Kind[Plain], Plain]]:
@@ -127,7 +128,7 @@ def build(supervisor: Supervisor, writer: Writer) -> None:
     kinds = (POD, JOB, job_sets.JOB_SET, serving.RAY_CLUSTER)
     informers = {kind.full_name: supervisor.informer(kind) for kind in kinds}
     by_owner = {name: one.add_index(_owner_uids) for name, one in informers.items()}
-    executor = ActionExecutor(writer, supervisor.log, informers)
+    executor = ActionExecutor(writer, supervisor.log, informers, supervisor.recorder)
     decider = Decider(supervisor.informer(job_sets.TRAINING_RUNTIME))
     for kind, decide, makes in _operators(decider):
         children = [(one, informers[one.full_name], by_owner[one.full_name]) for one in makes]

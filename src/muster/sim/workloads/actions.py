@@ -10,15 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from muster.api.coordination import ObjectReference
 from muster.api.kinds import Kind
 from muster.api.meta import Key
 from muster.base.log import Log
-from muster.client.errors import AlreadyExists, Conflict, NotFound
+from muster.client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from muster.client.events import Recorder
 from muster.client.informer import Informer
 from muster.client.kinds import Plain, header
 from muster.client.write import Deletion, PatchType, Propagation, Writer
+from muster.sim.workloads.objects import controller_of
 
 _SEEN_S: Final = 10.0
+_SERVER_TROUBLE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,16 @@ class PatchAction:
     patch_type: PatchType = PatchType.MERGE
 
 
-Action = CreateAction | DeleteAction | PatchAction
+@dataclass(frozen=True, slots=True)
+class WarnAction:
+    """Say about an object what keeps it from going on."""
+
+    about: ObjectReference
+    reason: str
+    message: str
+
+
+Action = CreateAction | DeleteAction | PatchAction | WarnAction
 
 
 def status_patch(kind: Kind[Plain], obj: Plain, status: Mapping[str, Any]) -> list[Action]:
@@ -60,6 +73,32 @@ def status_patch(kind: Kind[Plain], obj: Plain, status: Mapping[str, Any]) -> li
     return [PatchAction(kind, header(obj).key, {"status": changed}, "status")]
 
 
+def refusals(action: CreateAction, refused: ApiError) -> list[Action]:
+    """What its owner hears of an object that may not be made, as Kubernetes' controllers tell it.
+    That the server has no time now passes.
+    """
+    owner = controller_of(dict(action.body))
+    if owner is None or refused.is_passing or refused.code >= _SERVER_TROUBLE:
+        return []
+    return [
+        WarnAction(
+            _reference(owner, action.namespace),
+            "FailedCreate",
+            f"Error creating: {refused.message}",
+        )
+    ]
+
+
+def _reference(owner: Mapping[str, Any], namespace: str) -> ObjectReference:
+    return ObjectReference(
+        api_version=str(owner["apiVersion"]),
+        kind=str(owner["kind"]),
+        namespace=namespace,
+        name=str(owner["name"]),
+        uid=str(owner["uid"]),
+    )
+
+
 @dataclass(slots=True)
 class ActionExecutor:
     """Does what was decided."""
@@ -67,6 +106,7 @@ class ActionExecutor:
     writer: Writer
     log: Log
     informers: Mapping[str, Informer[Plain]] = field(default_factory=dict)
+    recorder: Recorder | None = None
 
     async def do(self, actions: Sequence[Action]) -> None:
         for action in actions:
@@ -83,6 +123,9 @@ class ActionExecutor:
                     await self.writer.patch(kind, key, patch, patch_type, subresource=subresource)
                 except NotFound:
                     self.log.debug("object deleted before patch", kind=kind.kind, key=str(key))
+            case WarnAction(about, reason, message):
+                if self.recorder is not None:
+                    self.recorder.warning(about, reason, message)
 
     async def _create(self, action: CreateAction) -> None:
         try:
@@ -90,6 +133,9 @@ class ActionExecutor:
         except AlreadyExists:
             self.log.debug("object exists", kind=action.kind.kind)
             return
+        except ApiError as refused:
+            await self.do(refusals(action, refused))
+            raise
         informer = self.informers.get(action.kind.full_name)
         if informer is not None:
             await _seen(informer, header(made).key)

@@ -7,7 +7,13 @@ from typing import Any, Final
 
 from muster.api.meta import Key
 from muster.client.kinds import Plain, header
-from muster.sim.workloads.actions import Action, CreateAction, DeleteAction, PatchAction
+from muster.sim.workloads.actions import (
+    Action,
+    CreateAction,
+    DeleteAction,
+    PatchAction,
+    WarnAction,
+)
 from muster.sim.workloads.objects import (
     CLAIM,
     POD,
@@ -17,9 +23,11 @@ from muster.sim.workloads.objects import (
     is_active,
     is_terminating,
     owner_reference,
+    reference,
 )
 
 _POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
+_NO_CLAIM: Final = "FailedResourceClaimCreation"
 _PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 
 
@@ -104,6 +112,10 @@ def _resource_claims(pod: Plain, templates: Mapping[Key, Plain], made: list[Plai
             actions.append(
                 CreateAction(RESOURCE_CLAIM, _claim(pod, entry, template), meta["namespace"])
             )
+        else:
+            missing = f'resource claim template "{template_name}" not found'
+            said = f"PodResourceClaim {entry['name']}: {missing}"
+            actions.append(WarnAction(reference(pod, "v1", "Pod"), _NO_CLAIM, said))
     if statuses and statuses != (pod.get("status") or {}).get("resourceClaimStatuses"):
         patch = {"status": {"resourceClaimStatuses": statuses}}
         actions.append(PatchAction(POD, header(pod).key, patch, "status"))

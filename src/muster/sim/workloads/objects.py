@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from muster.api.coordination import ObjectReference
 from muster.api.core import ENDED_PHASES
-from muster.client.kinds import Plain, plain_kind
+from muster.client.kinds import Plain, header, plain_kind
 
 POD: Final = plain_kind("", "v1", "Pod", "pods")
 NODE: Final = plain_kind("", "v1", "Node", "nodes", namespaced=False)
@@ -142,3 +143,15 @@ def with_condition(
     }
     kept = [each for each in old if each.get("type") != kind]
     return [*kept, before | {key: value for key, value in entry.items() if value}]
+
+
+def reference(thing: Plain, api_version: str, kind: str) -> ObjectReference:
+    """For events about it."""
+    key = header(thing).key
+    return ObjectReference(
+        api_version=api_version,
+        kind=kind,
+        namespace=key.namespace,
+        name=key.name,
+        uid=str(thing["metadata"]["uid"]),
+    )

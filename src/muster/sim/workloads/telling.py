@@ -4,12 +4,12 @@ Also one that only this world needs: it has no default scheduler, so a pod that 
 """
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 
-from muster.api.coordination import ObjectReference
 from muster.client.events import Recorder
 from muster.client.informer import Informer
-from muster.client.kinds import Plain, header
-from muster.sim.workloads.objects import JOB, POD, condition_of
+from muster.client.kinds import Plain
+from muster.sim.workloads.objects import JOB, POD, condition_of, reference
 
 _DEFAULT = "default-scheduler"
 
@@ -29,14 +29,16 @@ class Teller:
     def pod_changed(self, old: Plain | None, new: Plain | None) -> None:
         if new is None or old is not None:
             return
-        spec = new["spec"]
-        if spec.get("nodeName") or (spec.get("schedulerName") or _DEFAULT) != _DEFAULT:
+        named = new["spec"].get("schedulerName") or _DEFAULT
+        # Another name is that of somebody else's scheduler, unless it is one of these misspelled.
+        is_slip = named not in self.schedulers and get_close_matches(named, self.schedulers)
+        if new["spec"].get("nodeName") or (named != _DEFAULT and not is_slip):
             return
         known = " or ".join(self.schedulers) or "the one that is to place it"
         self.recorder.warning(
-            _reference(POD.api_version, "Pod", new),
+            reference(new, POD.api_version, "Pod"),
             "FailedScheduling",
-            f"No scheduler of this cluster is called {_DEFAULT}, so nobody places this pod: write "
+            f"No scheduler of this cluster is called {named}, so nobody places this pod: write "
             f"{known} as schedulerName into the spec of the pod, or of the template that it is "
             "made from.",
         )
@@ -45,7 +47,7 @@ class Teller:
         """As the Job controller tells of a Job that has ended."""
         if old is None or new is None:
             return
-        about = _reference(JOB.api_version, "Job", new)
+        about = reference(new, JOB.api_version, "Job")
         if _has(new, "Failed") and not _has(old, "Failed"):
             failed = condition_of(new, "Failed")
             self.recorder.warning(about, str(failed["reason"]), str(failed["message"]))
@@ -55,14 +57,3 @@ class Teller:
 
 def _has(job: Plain, kind: str) -> bool:
     return bool(condition_of(job, kind).get("status") == "True")
-
-
-def _reference(api_version: str, kind: str, thing: Plain) -> ObjectReference:
-    key = header(thing).key
-    return ObjectReference(
-        api_version=api_version,
-        kind=kind,
-        namespace=key.namespace,
-        name=key.name,
-        uid=str(thing["metadata"]["uid"]),
-    )

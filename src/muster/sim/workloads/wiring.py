@@ -78,7 +78,8 @@ def build(
         known = ", ".join(CONTROLLERS)
         raise ValueError(f"unknown controllers: {', '.join(unknown)}; there are {known}")
     plans = Plans(supervisor, supervisor.clock)
-    builder = _Builder(supervisor, plans, ActionExecutor(writer, supervisor.log, plans.copies))
+    executor = ActionExecutor(writer, supervisor.log, plans.copies, supervisor.recorder)
+    builder = _Builder(supervisor, plans, executor)
     for name in CONTROLLERS:
         if name in only:
             getattr(builder, name)()

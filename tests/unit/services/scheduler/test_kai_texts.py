@@ -11,7 +11,11 @@ from muster.engine.plan import Evict
 from muster.model.public_reasons import why_of
 from muster.model.reasons import Evidence, NodeCount, Reason, Refusal
 from muster.services.scheduler.kai_texts import Waiter
-from muster.services.scheduler.messages import eviction_message, unschedulable_message
+from muster.services.scheduler.messages import (
+    eviction_message,
+    stale_message,
+    unschedulable_message,
+)
 
 _GIB = 2**30
 
@@ -71,13 +75,13 @@ _TEXTS = [
     ),
     (
         Refusal(Reason.PREEMPTION_DELAY, until_s=0.0),
-        "Workload is within its preemption delay window and may not trigger evictions before "
-        "1970-01-01T00:00:00Z",
+        "Workload is within its preemption delay window (5m0s) and may not trigger evictions before"
+        " 1970-01-01T00:00:00Z",
     ),
     (Refusal(Reason.TOPOLOGY_MISSING, "t"), "Requested topology t does not exist"),
     (
         Refusal(Reason.UNKNOWN_SUB_GROUP, "s"),
-        'Pod references subgroup "s", which does not exist',
+        'Pod references subgroup "s", which does not exist in PodGroup team/g',
     ),
     (
         _nodes((Reason.RESOURCES, 61, "gpu"), (Reason.RESOURCES, 2, "cpu")),
@@ -91,6 +95,33 @@ _TEXTS = [
     (
         _nodes((Reason.RESOURCES, 3, "nvidia.com/mig-1g.10gb")),
         "3 node(s) didn't have enough of mig profile: nvidia.com/mig-1g.10gb",
+    ),
+    *(
+        (_nodes((reason, 3, "")), f"no nodes with enough resources were found: 3 {words}")
+        for reason, words in (
+            (Reason.UNSCHEDULABLE_NODE, "node is unschedulable"),
+            (Reason.NOT_READY_NODE, "node has NotReady condition"),
+            (Reason.TAINT, "node(s) had untolerated taint(s)"),
+            (Reason.NODE_SELECTOR, "node(s) didn't match Pod's node affinity/selector"),
+            (Reason.HOST_PORT, "node(s) didn't have free ports for the requested pod ports"),
+            (Reason.POD_AFFINITY, "node(s) didn't match pod affinity rules"),
+            (Reason.POD_ANTI_AFFINITY, "node(s) didn't match pod anti-affinity rules"),
+            (
+                Reason.OTHERS_ANTI_AFFINITY,
+                "node(s) didn't satisfy existing pods anti-affinity rules",
+            ),
+            (Reason.VOLUME, "node(s) didn't find available persistent volumes to bind"),
+            (Reason.STORAGE_CAPACITY, "node(s) did not have enough free storage"),
+            (Reason.DEVICE_CLAIM, "cannot allocate all claims"),
+            (
+                Reason.NUMA,
+                "node cannot NUMA-align the pod's resources under its Topology Manager policy",
+            ),
+            (
+                Reason.GPU_MEMORY_UNKNOWN,
+                "node is not a gpu node or the gpu memory count on the node was not synced yet",
+            ),
+        )
     ),
     (
         _nodes((Reason.GPU_TOO_SMALL, 3, "")),
@@ -148,7 +179,11 @@ def test_what_tools_match_on_is_in_the_message_before_anything_of_ours(
     why = why_of([refusal])
     assert why is not None
     wishes = {"topology": "dc", "requiredTopologyLevel": "rack"}
-    group = _group(topologyConstraint=wishes, subGroups=[{"name": "s", "minMember": 1}])
+    group = _group(
+        topologyConstraint=wishes,
+        subGroups=[{"name": "s", "minMember": 1}],
+        preemptionDelay="5m",
+    )
     message = unschedulable_message(why, Waiter("a100", group, "team/g-0")).message
     assert text in message
     ours = f"{why.dominant.code}. {why.dominant.sentence}"
@@ -163,6 +198,39 @@ def test_a_pod_that_waits_is_not_told_of_another() -> None:
     message = unschedulable_message(why, Waiter("a100", _group(), "team/g-0"))
     assert message.of_pods.message.startswith("no nodes with enough resources were found: 3 node")
     assert message.message.endswith(message.of_pods.message)
+
+
+def test_a_group_that_is_tried_once_in_a_pool_is_told_the_pool_first() -> None:
+    why = why_of([_nodes((Reason.RESOURCES, 3, "memory"))])
+    assert why is not None
+    message = unschedulable_message(why, Waiter("a100", _group(schedulingBackoff=1), "team/g-0"))
+    assert message.message.startswith("Node-Pool 'a100': Resources were not found for pod team/g-0")
+    assert message.of_pods.message.startswith("Node-Pool 'a100': no nodes with enough resources")
+    for_ever = unschedulable_message(why, Waiter("a100", _group(schedulingBackoff=-1)))
+    assert "Node-Pool" not in for_ever.message
+
+
+@pytest.mark.parametrize(
+    ("group", "text"),
+    [
+        ({"minMember": 4}, "Job is stale. 2 pods are active, minMember is 4. If"),
+        (
+            {"subGroups": [{"name": "s", "minMember": 3}, {"name": "whole", "minMember": 1}]},
+            "Job is stale. 2 pods are active, minMember is 4, subGroup s minMember is 3 and 1 pods "
+            "are active. If",
+        ),
+        (
+            {"subGroups": [{"name": "all"}, {"name": "s", "parent": "all", "minMember": 3}]},
+            "Job is stale. 2 pods are active, minMember is 3, subGroup s minMember is 3 and 1 pods "
+            "are active. If",
+        ),
+    ],
+)
+def test_a_gang_below_its_minimum_is_told_in_the_words_of_kai_first(
+    group: dict[str, Any], text: str
+) -> None:
+    placed = [_pod(**{"kai.scheduler/subgroup-name": part}) for part in ("s", "whole")]
+    assert stale_message(_group(**group), placed, 0.0, 60.0).startswith(text)
 
 
 def _pod(**labels: str) -> Pod:

@@ -160,7 +160,7 @@ def test_a_job_with_too_few_pods_names_the_workload_that_has_yet_to_make_them() 
 
     ((ours,),) = conditions(told(scenario))
     assert (
-        "1 of the 3 pods that it needs to start exist. Job team/train has not made the"
+        "1 of the 3 pods that it needs to start exists. Job team/train has not made the"
         in (ours["message"])
     )
 
@@ -297,8 +297,8 @@ def test_outdated_numbers_are_written_after_a_while_also_where_nothing_else_happ
     assert "most free: 6 GPUs on n1" in second["message"]
     bodies = [body for _, _, body in world.server.written(f"{PODS}/a/status")]
     assert [body["status"]["conditions"][0]["message"] for body in bodies] == [
-        first["message"],
-        second["message"],
+        said["message"].removeprefix("Resources were not found for pod team/a due to: ")
+        for said in (first, second)
     ]
     assert len(world.server.events("Unschedulable")) == 2
 
@@ -592,8 +592,8 @@ def test_a_gang_that_becomes_stale_is_an_event() -> None:
     assert at_s is not None
     until = rfc3339(at_s + 60.0)
     assert event["message"] == (
-        f"Job is stale. 1 pods are active, minMember is 2. If it has not 2 again by {until}, those "
-        "that run are evicted, and it starts anew."
+        "Job is stale. 1 pods are active, minMember is 2. If it is not whole again by "
+        f"{until}, those that run are evicted, and it starts anew."
     )
 
 

@@ -207,8 +207,23 @@ def test_a_pod_waits_for_its_config_map() -> None:
         source = [{"configMapRef": {"name": "later"}}]
         key = await world.pod("p", container={"envFrom": source}, notes={RUN_TIME: "forever"})
         assert await world.phase_after(key, 30) == "Pending"
+        events = (await world.reader.list(EVENT)).objects
+        (why,) = [one for one in events if one["reason"] == "FailedMount"]
+        assert why["message"] == 'MountVolume.SetUp failed: configmap "later" not found'
         await world.writer.create(CONFIG_MAP, {"metadata": {"name": "later"}}, "default")
         assert await world.phase_after(key, 3) == "Running"
+
+    in_world(test)
+
+
+def test_a_pod_waits_for_no_volume_that_none_of_its_containers_mounts() -> None:
+    async def test(world: FleetHarness) -> None:
+        volumes = [{"name": "unused", "configMap": {"name": "is-not-there"}}]
+        key = await world.pod("p", volumes=volumes, notes={RUN_TIME: "forever"})
+        assert await world.phase_after(key, 3) == "Running"
+        container = {"volumeMounts": [{"name": "unused", "mountPath": "/there"}]}
+        user = await world.pod("user", volumes=volumes, container=container)
+        assert await world.phase_after(user, 3) == "Pending"
 
     in_world(test)
 

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from muster.api.codec import Status
 from muster.api.meta import Key
+from muster.client.errors import ApiError, Forbidden, Throttled
 from muster.sim.workloads import (
     budgets,
     claims,
@@ -14,8 +16,14 @@ from muster.sim.workloads import (
     replicasets,
     volumes,
 )
-from muster.sim.workloads.actions import CreateAction, DeleteAction, PatchAction
-from muster.sim.workloads.objects import template_hash, with_condition
+from muster.sim.workloads.actions import (
+    CreateAction,
+    DeleteAction,
+    PatchAction,
+    WarnAction,
+    refusals,
+)
+from muster.sim.workloads.objects import POD, owner_reference, template_hash, with_condition
 
 NOW_S = 1_767_225_600.0
 
@@ -235,3 +243,31 @@ def test_a_wait_for_first_consumer_claim_binds_only_the_selected_volume() -> Non
     chosen = {"metadata": {"name": "disk"}, "spec": {"claimRef": reference}}
     kinds = [type(action) for action in volumes.decide_claim(claim, [chosen], waits)]
     assert kinds == [PatchAction, PatchAction, PatchAction]
+
+
+def test_a_pod_whose_claim_template_is_not_there_is_told_so() -> None:
+    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "typo"}]}
+    waiting = pod("p", "Pending") | {"spec": spec}
+    (said,) = claims.decide(waiting, {}, [], {})
+    assert isinstance(said, WarnAction)
+    assert (said.about.kind, said.about.name) == ("Pod", "p")
+    assert said.message == 'PodResourceClaim gpu: resource claim template "typo" not found'
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        (Forbidden(Status(code=403, message="no account")), ["Error creating: no account"]),
+        (Throttled(Status(code=429, message="later")), []),
+        (ApiError(Status(code=500, message="broken")), []),
+    ],
+)
+def test_the_owner_of_a_pod_that_may_not_be_made_hears_why(
+    refused: ApiError, told: list[str]
+) -> None:
+    owner = owner_reference({"metadata": meta("j")}, "batch/v1", "Job")
+    body = {"metadata": {"name": "p", "ownerReferences": [owner]}}
+    said = refusals(CreateAction(POD, body, "default"), refused)
+    assert [one.message for one in said if isinstance(one, WarnAction)] == told
+    assert {one.about.kind for one in said if isinstance(one, WarnAction)} <= {"Job"}
+    assert refusals(CreateAction(POD, {"metadata": {"name": "p"}}, "default"), refused) == []

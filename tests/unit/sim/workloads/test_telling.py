@@ -44,6 +44,15 @@ def test_a_pod_that_names_no_scheduler_hears_which_one_there_is() -> None:
     assert "write kai-scheduler as schedulerName into the spec" in message
 
 
+def test_a_pod_that_misspells_the_scheduler_hears_how_it_is_called() -> None:
+    teller, heard = told()
+    teller.pod_changed(None, pod(schedulerName="kai-schduler"))
+    teller.pod_changed(None, pod(schedulerName="volcano"))
+    ((_, _, _, message),) = heard.said
+    assert message.startswith("No scheduler of this cluster is called kai-schduler, so nobody")
+    assert "write kai-scheduler as schedulerName" in message
+
+
 def test_a_pod_that_somebody_places_hears_nothing() -> None:
     teller, heard = told()
     teller.pod_changed(None, pod(schedulerName="kai-scheduler"))
