@@ -15,6 +15,7 @@ import msgspec
 from muster.base.clock import SystemClock
 from muster.base.log import Level, Log, MemorySink
 from muster.cli.cluster_records import ClusterRecords, records_folder
+from muster.cli.failing import unreadable
 
 SERVER: Final = "MUSTER_SERVER"
 NOTHING: Final[Mapping[str, str]] = {}
@@ -127,7 +128,7 @@ def bearer(token_file: Path | None) -> dict[str, str]:
     try:
         return {"authorization": f"Bearer {token_file.read_text().strip()}"}
     except (OSError, UnicodeDecodeError) as problem:
-        raise NoAnswer(f"--token-file {token_file}: {problem}") from None
+        raise NoAnswer(f"--token-file {token_file}: {unreadable(problem)}") from None
 
 
 def _told(refused: urllib.error.HTTPError) -> str:
