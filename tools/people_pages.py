@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape
 import msgspec
 
 from muster import __version__
+from muster.cli.acting import Done
 from muster.cli.commands import COMMANDS
 from muster.foresight.order import Place
 from muster.model.reason_codes import CODES, Category, Code
@@ -36,6 +37,7 @@ _SHAPES: Final = (
     shapes.Map,
     UsageView,
     Series,
+    Done,
 )
 _CAN_END: Final = {
     Category.BROKEN: "Waiting does not help: somebody must mend an object.",

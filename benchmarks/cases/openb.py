@@ -46,6 +46,18 @@ def openb() -> Measured:
     }
 
 
+@case("openb-moves", why="the same with consolidation for those who find no place")
+def openb_moves() -> Measured:
+    trace = read(WORKLOADS[0])
+    filled = [_filled(trace, seed, OURS, "allocate, consolidation") for seed in _SEEDS]
+    used = [100 * each.used[-1] / trace.capacity for each in filled]
+    return {
+        "at130": round(float(np.mean(used)), 2),
+        "moves": round(float(np.mean([each.moves for each in filled]))),
+        "seconds": round(float(np.median(np.concatenate([each.cycle_s for each in filled]))), 6),
+    }
+
+
 def _fillings(
     trace: Trace, seed: int, times_us: list[float]
 ) -> list[tuple[str, list[int], list[int]]]:
@@ -64,8 +76,8 @@ def _fillings(
     return found
 
 
-def _filled(trace: Trace, seed: int, placement: str) -> Filled:
-    conf = parse_conf(f"actions: allocate\nplacement: {placement}\n")
+def _filled(trace: Trace, seed: int, placement: str, actions: str = "allocate") -> Filled:
+    conf = parse_conf(f"actions: {actions}\nplacement: {placement}\n")
     return Filling(trace, conf).fill(trace.drawn(seed), _BATCH)
 
 

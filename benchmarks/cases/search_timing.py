@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.registry import Measured
 from muster.base.gc_pause import gc_paused
-from muster.engine.config.conf import parse_conf
 from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import run_cycle
+from muster.engine.profiles.known import MUSTER, conf_of
 from muster.engine.registry import build_actions, build_policy
 from muster.model.records import ClusterRecords
 from muster.model.tables import snapshot_of
@@ -58,7 +58,7 @@ def growth(load: Load, actions: str, doubled: Mapping[str, tuple[int, ...]]) -> 
 
 def _measure(records: ClusterRecords, actions: str) -> Measured:
     """Median of five; the first run compiles and is reported apart."""
-    conf = parse_conf(f'actions: "{actions}"')
+    conf = conf_of(MUSTER, f'actions: "{actions}"', "benchmark")  # the default
     policy = build_policy(conf, EngineSettings(max_consolidation_victims=None))
     in_order = build_actions(conf)
     started = time.perf_counter()

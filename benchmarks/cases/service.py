@@ -17,9 +17,9 @@ from muster.client.connection import Connection
 from muster.client.informer import Informer
 from muster.client.read import Listing, Reader
 from muster.client.transport import Request, Response
-from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
 from muster.engine.memory import EMPTY
+from muster.engine.profiles.known import MUSTER, conf_of
 from muster.services.scheduler.cache import SchedulerCache, SchedulerInformers
 from muster.services.scheduler.cluster_objects import ClusterInformers, WatchedObjects
 from muster.services.scheduler.options import Options
@@ -42,7 +42,7 @@ async def _open_cycle(nodes: int, pods: int) -> Measured:
         informers[informer]._apply(Listing(objects=objects, resource_version="1"))
     taken_s = time.perf_counter() - started
     now_s = SystemClock().now_s()
-    rules = active_policy(parse_conf(""), Options())
+    rules = active_policy(conf_of(MUSTER, "", "benchmark"), Options())
     memory = EMPTY
 
     def cycle() -> None:

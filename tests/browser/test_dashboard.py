@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -244,11 +244,110 @@ async def test_amounts_change_in_place_and_rows_stay() -> None:
         assert await first.evaluate("row => row.isConnected"), "the row was made anew"
 
 
-async def test_a_job_that_comes_appears_by_itself() -> None:
-    async with _open("jobs", *_team("a", 1, 0)) as (site, page):
-        await expect(page.locator("tbody tr")).to_have_count(1)
+async def test_jobs_stay_in_their_rows_and_new_ones_wait_until_they_are_wanted() -> None:
+    async with _open("jobs", *_team("b", 1, 0)) as (site, page):
+        rows = page.locator("tbody tr")
+        await expect(rows).to_have_count(1)
+        site.show(*_team("a", 2, 9), *_team("b", 1, 0))
+        await expect(page.get_by_role("button", name="2 new, show")).to_be_visible()
+        await expect(rows).to_have_count(1)
+        await page.get_by_role("button", name="2 new, show").click()
+        await expect(rows.first).to_contain_text("default/a-runs")
+        await expect(rows).to_have_count(3)
+        site.show(*_team("a", 3, 0), *_team("b", 1, 0))
+        await expect(rows.nth(1)).to_contain_text("gone")
+        await expect(rows.nth(0).locator("td").nth(3)).to_have_class(re.compile("changed"))
+        await expect(rows).to_have_count(3)
+
+
+async def test_shapes_are_of_the_jobs_that_are_asked_for() -> None:
+    async with _open("jobs?by=shapes", *_team("a", 1, 9), *_team("b", 0, 3)) as (_, page):
+        await expect(page.get_by_role("row", name=re.compile("8 GPU"))).to_contain_text("a, b")
+        await page.get_by_role("searchbox").fill("b-waits")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("row", name=re.compile("8 GPU"))).not_to_contain_text("a, b")
+
+
+async def test_where_nothing_was_the_first_job_appears_by_itself() -> None:
+    async with _open("jobs", make.queue("a")) as (site, page):
+        await expect(page.get_by_text("No jobs.")).to_be_visible()
         site.show(*_team("a", 1, 9))
         await expect(page.get_by_role("link", name="default/a-waits")).to_be_visible()
+
+
+async def test_jobs_are_a_file_too() -> None:
+    async with _open("jobs", *_team("a", 1, 9)) as (_, page):
+        async with page.expect_download() as saved:
+            await page.get_by_role("button", name="CSV").click()
+        lines = (await (await saved.value).path()).read_text().splitlines()
+        assert lines[0].startswith("job,state,reason,queue")
+        assert {line.split(",")[0] for line in lines[1:]} == {
+            '"default/a-runs"',
+            '"default/a-waits"',
+        }
+
+
+async def test_what_could_start_and_is_not_started_is_said() -> None:
+    """By the same rules it would run: then the scheduler is down, or decides by others."""
+    async with _served() as site, browsing() as page:
+        site.show(*_team("a", 2, 1))
+        moment = site.board.moment
+        assert moment is not None
+        since = SystemClock().now_s() - 120
+        late = replace(moment, undone={"default/a-waits": since}, made={})
+        site.board.show(late, difference(moment, late))
+        await page.goto(site.address("queues"))
+        said = page.get_by_role("alert")
+        await expect(said).to_contain_text("1 job could start for 2m and nobody starts it")
+        site.show(*_team("a", 3, 0))
+        await expect(said).to_have_count(0)
+
+
+async def test_behind_a_proxy_that_keeps_the_stream_the_page_asks_by_itself() -> None:
+    async with _served() as site, browsing() as page:
+        site.show(*_team("a", 2, 0))
+        await page.clock.install()
+        await page.route("**/api/v1/stream", lambda _: asyncio.sleep(0))  # never answered
+        await page.goto(site.address("queues"))
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        site.show(*_team("a", 2, 0), *_team("b", 1, 0))
+        await page.clock.fast_forward(31_000)
+        await expect(page.get_by_role("alert")).to_contain_text("holds the stream back")
+        await expect(page.locator("tbody tr")).to_have_count(2)
+
+
+async def test_a_question_that_is_never_answered_ends_with_a_sentence() -> None:
+    async with _served() as site, browsing() as page:
+        site.show(*_team("a", 2, 0))
+        # A minute is long for a test: the page's own patience is shortened, not its answer.
+        await page.add_init_script("AbortSignal.timeout = (f => () => f(300))(AbortSignal.timeout)")
+        await page.route("**/api/v1/queues", lambda _: asyncio.sleep(0))
+        await page.goto(site.address("queues"))
+        await expect(page.get_by_role("alert")).to_contain_text("has not answered within a minute")
+        await page.unroute("**/api/v1/queues")
+        await page.get_by_role("button", name="Try again").click()
+        await expect(page.locator("tbody tr")).to_have_count(1)
+
+
+async def test_a_page_shows_nothing_of_the_page_before_it(tmp_path: Path) -> None:
+    async with _served(tmp_path) as site, browsing() as page:
+        await page.goto(site.address("job/default/seg"))
+        await expect(page.get_by_text("What would start it")).to_be_visible()
+        await page.goto(site.address("job/default/chat"))
+        await expect(page.locator("h1")).to_have_text("default/chat")
+        pods = page.locator("section:has(h2:text-is('Pods')) tbody tr")
+        await expect(pods).to_have_count(4)
+        await expect(page.locator("main")).not_to_contain_text("seg")
+        await expect(page.get_by_text("What would start it")).to_have_count(0)
+
+
+async def test_who_cannot_see_what_moves_is_told_now_and_then() -> None:
+    async with _open("queues", *_team("a", 2, 0)) as (site, page):
+        said = page.get_by_role("status").first
+        await expect(said).to_have_text("2 of 32 GPUs used, 0 jobs waiting.")
+        site.show(*_team("a", 3, 0))
+        await expect(page.locator("tbody td").nth(2)).to_have_text("3")
+        await expect(said).to_have_text("2 of 32 GPUs used, 0 jobs waiting.")  # not each second
 
 
 async def test_the_map_shows_who_holds_a_device_and_follows() -> None:
@@ -265,6 +364,21 @@ async def test_the_map_shows_who_holds_a_device_and_follows() -> None:
         await expect(page.locator(".hint")).to_contain_text("n0000, rack r0, ready: free")
 
 
+async def test_the_map_is_of_one_rack_and_in_the_colours_that_are_wanted() -> None:
+    async with _open("cluster", *_team("a", 8, 0), nodes=40) as (_, page):
+        canvas = page.locator("canvas")
+        await expect(canvas).to_have_attribute("height", re.compile(r"\d+"))
+        whole = await canvas.get_attribute("height") or ""
+        await page.get_by_label("Rack").select_option("r1")
+        await expect(page).to_have_url(re.compile("rack=r1"))
+        await expect(canvas).not_to_have_attribute("height", whole)
+        assert int(await canvas.get_attribute("height") or 0) < int(whole)
+        await page.get_by_label("Colour").select_option("state")
+        await expect(page.locator(".legend")).to_have_text(re.compile(r"\s*held\s+free\s+closed"))
+        await page.get_by_role("button", name="as a list").click()
+        await expect(page.locator("tbody tr")).to_have_count(20)
+
+
 async def test_everything_can_be_reached_by_keyboard() -> None:
     async with _open("overview", *_team("a", 2, 9)) as (_, page):
         await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
@@ -278,10 +392,20 @@ async def test_everything_can_be_reached_by_keyboard() -> None:
         await expect(page.get_by_role("dialog")).to_be_visible()
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("dialog")).to_have_count(0)
-        await page.keyboard.type("gj")
-        await expect(page.locator("tbody tr")).to_have_count(2)
-        await page.keyboard.press("/")
+        await page.keyboard.press("/")  # a job has none: it is that of the list
         await expect(page.get_by_role("searchbox")).to_be_focused()
+        await expect(page.locator("tbody tr")).to_have_count(2)
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("f")
+        await expect(page.get_by_label("State")).to_be_focused()
+        await page.keyboard.press("ArrowDown")
+        await expect(page).to_have_url(re.compile("state=waiting"))
+        await page.keyboard.press("Escape")
+        await page.get_by_role("link", name="default/a-waits").focus()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("default/a-waits")
+        await page.keyboard.press("Escape")  # back to the list as it was left
+        await expect(page).to_have_url(re.compile("jobs.*state=waiting"))
 
 
 async def test_a_filter_is_an_address_and_says_when_nothing_matches() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.support.served_web import served
 
 from muster.cli import completing
+from muster.cli.asking import Source
 from muster.cli.entry import kubectl_complete
 from muster.testing import make
 
@@ -83,7 +84,9 @@ def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
     serving = threading.Thread(target=slow.serve_forever, daemon=True)
     serving.start()
     began_s = time.monotonic()
-    asked = completing._asked(f"http://127.0.0.1:{slow.server_port}", "queues", "", None)
+    asked = completing._asked(
+        Source(server=f"http://127.0.0.1:{slow.server_port}"), "queues", "", None
+    )
     took_s = time.monotonic() - began_s
     told.set()
     slow.shutdown()

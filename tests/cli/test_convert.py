@@ -180,6 +180,38 @@ def test_switches_of_the_flat_map_that_are_off_have_no_counterpart(
     assert said == off if isinstance(off, list) else len(said) == off
 
 
+def test_switches_of_tiers_that_are_off_have_no_counterpart() -> None:
+    conf = """
+actions: "allocate"
+tiers:
+- plugins:
+  - {name: gang, enablePreemptable: false, enableJobOrder: true}
+  - {name: drf, disableJobOrder: true, enableHierarchy: "true"}
+"""
+    (one,) = converted(conf, "given")
+    assert [note.path for note in one.notes if "it is off here" in note.text] == [
+        "tiers[0].plugins[0].enablePreemptable",
+        "tiers[0].plugins[1].disableJobOrder",
+    ]
+
+
+def test_what_a_job_of_several_tasks_says_and_a_job_set_cannot_is_told() -> None:
+    tasks: list[dict[str, Any]] = [
+        {"name": name, "replicas": 2, "minAvailable": 1, "template": {"spec": {}}}
+        for name in ("a", "b")
+    ]
+    body = volcano("Job", {"tasks": tasks, "minSuccess": 3, "ttlSecondsAfterFinished": 60})
+    body["metadata"]["annotations"] = {"volcano.sh/preemptable": "true", "mine": "stays"}
+    one = of(body)
+    assert one.objects[0]["spec"]["ttlSecondsAfterFinished"] == 60
+    assert {note.path for note in one.notes if "no counterpart" in note.text} == {
+        "metadata.annotations[volcano.sh/preemptable]",
+        "spec.minSuccess",
+        "spec.tasks[0].minAvailable",
+        "spec.tasks[1].minAvailable",
+    }
+
+
 def test_a_budget_that_makes_a_job_stays_one_and_says_what_makes_the_gang() -> None:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"}
     spec = {"minAvailable": 3}

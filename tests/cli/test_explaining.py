@@ -20,6 +20,8 @@ spec:
   containers: [{{name: c, image: x, resources: {{limits: {{nvidia.com/gpu: "{gpus}"}}}}}}]
 """
 
+_GROUP = "pg-train-0a1b2c3d-0000-4000-8000-00000000000f"
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
@@ -29,7 +31,7 @@ def server() -> Iterator[str]:
         make.queue("a", quota_gpu=8),
         make.queue("b", quota_gpu=4),
         make.gang("old", 4, gpu=1, queue="a", nodes=("n1", "n1", "n1", "n2")),
-        make.gang("pg-train-0f3c", 6, gpu=1, queue="a", created_s=5.0, owner_kind="Job"),
+        make.gang(_GROUP, 6, gpu=1, queue="a", created_s=5.0, owner_kind="Job"),
         make.gang("later", 5, gpu=1, queue="a", created_s=9.0),
         make.gang("huge", 1, gpu=16, queue="a", created_s=11.0),
     )
@@ -45,17 +47,17 @@ def test_why_says_the_reason_the_place_and_what_would_start_it(server: str) -> N
     result = _run(server, "why", "train")
     assert result.exit_code == 3
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("default/pg-train-0f3c waits: NoRoom. ")
+    assert lines[0].startswith("default/train waits: NoRoom. ")
     assert "  place     1 of 3 in a" in lines
     after = lines[lines.index("What would start it") + 1 :]
     assert after[0].split("   ")[0].strip() == "4 pods instead of 6"
     assert after[0].endswith("starts now, evicts nobody")
 
 
-@pytest.mark.parametrize("name", ["train", "job/train", "default/pg-train-0f3c", "default/train"])
+@pytest.mark.parametrize("name", ["train", "job/train", f"default/{_GROUP}", "default/train"])
 def test_a_job_is_known_by_its_own_name_and_by_its_owners(server: str, name: str) -> None:
     result = _run(server, "why", name, "-o", "json", "--no-search")
-    assert json.loads(result.stdout)["items"][0]["job"] == "default/pg-train-0f3c"
+    assert json.loads(result.stdout)["items"][0]["job"] == f"default/{_GROUP}"
 
 
 @pytest.mark.parametrize("name", ["nothing", "cronjob/train", "other/train"])

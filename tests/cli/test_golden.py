@@ -87,7 +87,7 @@ _PAGES: dict[str, tuple[int, str]] = {
     "conf": (1, "conf check {folder}/wrong.yaml"),
     "conf-right": (0, "conf check {folder}/right.yaml"),
     "conf-difference": (0, "conf check {folder}/other.yaml --diff"),
-    "conf-no-difference": (0, "conf check {folder}/same.yaml --diff"),
+    "conf-no-difference": (0, "conf check {folder}/same.yaml --diff --profile kai"),
 }
 
 
@@ -189,6 +189,15 @@ def _timeless(listed: dict[str, Any]) -> dict[str, Any]:
         for item in listed["items"]
     ]
     return {**listed, "items": items}
+
+
+def test_a_start_stands_beside_what_the_job_needs(server: str, folder: Path) -> None:
+    """The times themselves are drawn: the rest of the table is not."""
+    first, *rows = _run(server, "when", folder).stdout.splitlines()
+    assert first.split() == ["JOB", "NEEDS", "START", "BETWEEN", "BASIS"]
+    needs = {row.split()[0]: row.split("   ")[1].strip() for row in rows}
+    assert needs["default/seg"] == "2 pods, 16 GPUs"
+    assert "nobody knows how long" in _run(server, "when seg", folder).stdout
 
 
 def test_every_command_that_reads_has_a_page() -> None:

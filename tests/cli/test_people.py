@@ -52,11 +52,12 @@ def _printed(server: str, *words: str) -> str:
 
 def test_status_is_a_page_that_fits_a_glance(server: str) -> None:
     assert _printed(server, "status") == (
-        "company   16 GPUs   8 used   4 free   4 out of service\n"
+        "company   16 GPUs   8 used   4 free   4 out of service   cycle 1, 1h ago\n"
         "jobs      1 running   1 waiting for 12 GPUs: 1 now\n"
         "owed      llm 12 (vision borrows)\n"
         "fits now  4 GPUs on one node (n2)   4 in one rack (r1)   4 in all\n"
         "nodes     n3 cordoned\n"
+        "longest   default/tune waits for 2h\n"
     )
 
 
@@ -99,6 +100,22 @@ def test_jobs_are_those_that_were_asked_for(
     server: str, asked: list[str], names: list[str]
 ) -> None:
     assert _printed(server, "jobs", "-o", "name", *asked).split() == names
+
+
+def test_my_jobs_are_those_that_name_me(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_USER", "ana")
+    assert _printed(server, "jobs", "--mine", "-o", "name") == "default/train\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "jobs"), [(["-q", "llm"], [1]), (["-q", "vision"], []), (["-u", "ana"], [])]
+)
+def test_shapes_are_of_the_jobs_that_were_asked_for(
+    server: str, asked: list[str], jobs: list[int]
+) -> None:
+    listed = json.loads(_printed(server, "jobs", "--shapes", "-o", "json", *asked))
+    assert [one["jobs"] for one in listed["items"]] == jobs
+    assert _run(server, "jobs", "--shapes", "--state", "running").exit_code == 2
 
 
 def test_what_is_left_out_is_said(server: str) -> None:

@@ -9,16 +9,18 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from muster.api.profiles import ProfileName
 from muster.base.clock import Clock, SystemClock
 from muster.base.log import Level
 from muster.cli import kernels, laptop
-from muster.cli.laptop import UpOptions
+from muster.cli.laptop import UpOptions, queues_and_groups
 from muster.cli.main import app
 from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import load_access
@@ -44,6 +46,39 @@ def test_up_starts_serves_and_stops_on_sigint(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 0
     assert not config.exists()
+
+
+@pytest.mark.parametrize(
+    ("profile", "kinds"),
+    [
+        ("muster", "queues,podgroups"),
+        ("volcano", "queues.scheduling.volcano.sh,podgroups.scheduling.volcano.sh"),
+        (
+            "kube-batch",
+            "queues.scheduling.incubator.k8s.io,podgroups.scheduling.incubator.k8s.io",
+        ),
+    ],
+)
+def test_up_says_how_to_list_the_queues_and_groups_of_its_profile(profile: str, kinds: str) -> None:
+    """Three systems have kinds of these names, and of a bare name kubectl takes the first."""
+    assert queues_and_groups(ProfileName(profile)) == kinds
+
+
+@pytest.mark.parametrize(
+    ("profile", "native", "other"),
+    [("muster", True, False), ("volcano", False, True), ("kube-batch-0.2", False, True)],
+)
+def test_the_configuration_that_is_named_is_that_of_the_profiles_scheduler(
+    tmp_path: Path, profile: str, native: bool, other: bool
+) -> None:
+    """Beside it runs the scheduler of our own objects, which reads other words."""
+    conf, where = tmp_path / "conf", tmp_path / "kubeconfig"
+    options = UpOptions(1, 0, Address(), where, None, Level.WARNING, scheduler_conf=conf)
+    options = replace(options, profile=ProfileName(profile))
+    assert (options.native_conf, options.dialect_conf) == (
+        conf if native else None,
+        conf if other else None,
+    )
 
 
 def test_up_recovers_its_state_from_the_data_directory_after_a_kill(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ CONFIG_BODY: dict[str, Any] = {
 }
 POOL = "kai.scheduler/node-pool"
 IMAGE = ("--image-repository", "registry.example")
+_WAITS_S = 600.0
 Story = Callable[[OperatedByProcesses], Awaitable[None]]
 
 
@@ -114,8 +115,9 @@ def _refused(plane: ControlPlane) -> list[str]:
 
 def _muster(plane: ControlPlane, *words: str) -> str:
     program = (sys.executable, "-c", "from muster.cli.main import main; main()")
-    command = [*program, words[0], "--kubeconfig", str(plane.kubeconfig()), *words[1:]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    patience = [f"--timeout={_WAITS_S:g}"] if "--wait" in words else []
+    command = [*program, words[0], "--kubeconfig", str(plane.kubeconfig()), *words[1:], *patience]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_WAITS_S + 100)
     assert done.returncode == 0, done.stderr
     return done.stderr
 

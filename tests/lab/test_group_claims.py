@@ -49,7 +49,7 @@ def test_pods_of_a_native_pod_group_share_its_generated_claim(
         await lab.until_running("worker", 0)
         assert len(await lab.all(RESOURCE_CLAIM)) == 1
         await _delete(lab, NATIVE_POD_GROUP, "sharing")
-        await lab.until(lambda: _no_claims(lab), within_s=30.0)
+        await lab.until(lambda: _no_claims(lab))
 
     on_kube(gang_plane, scenario, TWO_NODES)
 
@@ -76,7 +76,7 @@ def test_a_claim_named_by_a_native_pod_group_is_reserved_for_the_group(
         for name in ("worker-0", "worker-1", "worker-own"):
             await _delete(lab, POD, name)
         await _delete(lab, NATIVE_POD_GROUP, "naming")
-        await lab.until(lambda: _is_free(lab, "by-name"), within_s=30.0)
+        await lab.until(lambda: _is_free(lab, "by-name"))
         await _delete(lab, RESOURCE_CLAIM, "by-name")
 
     on_kube(gang_plane, scenario, TWO_NODES)
@@ -95,13 +95,13 @@ def test_the_claim_of_a_native_pod_group_is_reallocated_when_its_node_is_cordone
         closed = {"spec": {"unschedulable": True}}
         await lab.cluster.writer.patch(NODE, Key("", first), closed)
         await _member(lab, "worker-1", "moving", entry)
-        await lab.until_running("worker-1", 1, within_s=60.0)
+        await lab.until_running("worker-1", 1)
         assert set((await lab.running("worker-1")).values()) != {first}
         (claim,) = await lab.all(RESOURCE_CLAIM)
         assert [who for who, *_ in _users(claim)] == ["podgroups"]
         await _delete(lab, POD, "worker-1")
         await _delete(lab, NATIVE_POD_GROUP, "moving")
-        await lab.until(lambda: _no_claims(lab), within_s=30.0)
+        await lab.until(lambda: _no_claims(lab))
 
     on_kube(gang_plane, scenario, TWO_NODES)
 

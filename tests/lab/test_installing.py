@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from tests.lab.test_not_served import NotFoundPage
@@ -26,7 +26,13 @@ from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, Wrap, ensure, 
 from muster.lab.virtual_loop import run_virtually
 from muster.runtime.supervisor import Supervisor
 from muster.services.operator import wiring
-from muster.services.operator.bootstrap import Choices, defaults, definitions, operator_objects
+from muster.services.operator.bootstrap import (
+    Choices,
+    defaults,
+    definitions,
+    operator_objects,
+    removed,
+)
 from muster.services.operator.objects import CONFIG_MAP, PRIORITY_CLASS, Wanted
 from muster.services.operator.settings import Release
 from muster.services.operator.status import unavailability
@@ -82,12 +88,14 @@ def at_the_desk(
     run_virtually(main)
 
 
-async def _run_operator(site: Site) -> asyncio.Task[None]:
+async def _run_operator(
+    site: Site, build: Callable[[Supervisor], None] | None = None
+) -> asyncio.Task[None]:
     """Stands in for the pod that the Deployment would start, and for kube-scheduler.
 
     It has the account that was installed, and what that one may do.
     """
-    await site.cluster.start(HostedService("muster-operator", _build, Rights()))
+    await site.cluster.start(HostedService("muster-operator", build or _build, Rights()))
 
     async def place() -> None:
         while True:
@@ -214,11 +222,12 @@ class _Late:
     """A server that serves kinds only some requests after their CRDs are established."""
 
     _inner: Transport
+    refuses: str = "PATCH"
     refused: Counter[str] = field(default_factory=Counter)
 
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
         is_ours = request.path.startswith(("/apis/kai.scheduler/", "/apis/scheduling.run.ai/"))
-        if is_ours and request.method == "PATCH" and self.refused[request.path] < 3:
+        if is_ours and request.method == self.refuses and self.refused[request.path] < 3:
             self.refused[request.path] += 1
             return NotFoundPage()
         return await self._inner.send(request, timeout_s)
@@ -239,6 +248,28 @@ def test_kinds_that_are_not_served_yet_are_waited_for() -> None:
         assert len(server[0].refused) == 4, "Config, shard, and two queues"
         for kind, name in ((CONFIG, "kai-config"), (SHARD, "default"), (QUEUE, "default-queue")):
             assert await desk.site.get(kind, name) is not None
+
+    at_the_desk(story, wrap=late)
+
+
+def test_waiting_outlives_an_api_server_that_does_not_serve_the_kinds_yet() -> None:
+    """Of several behind one address: the next request may be another's."""
+    server: list[_Late] = []
+
+    def late(_: str, transport: Transport, __: Clock) -> Transport:
+        server.append(_Late(transport))
+        return server[0]
+
+    async def story(desk: Desk) -> None:
+        await desk.install()
+        placing = await _run_operator(desk.site)
+        server[0].refuses = "GET"
+        server[0].refused.clear()
+        await desk.installer.wait(CHOICES.release, HERE, 300.0)
+        placing.cancel()
+        assert {*server[0].refused.values()} == {3}
+        assert any("404" in text for text in desk.said), "what is in the way is said"
+        assert desk.said[-1] == "ready"
 
     at_the_desk(story, wrap=late)
 
@@ -275,7 +306,7 @@ def test_uninstalling_removes_what_was_made_and_nothing_else(purge: bool) -> Non
         placing = await _run_operator(site)
         await desk.installer.wait(CHOICES.release, HERE, 300.0)
         await site.cluster.stop("muster-operator")
-        await desk.installer.uninstall(everything(), HERE, purge=purge)
+        await desk.installer.uninstall(removed(CHOICES), HERE, purge=purge)
         placing.cancel()
         await site.clock.sleep(60.0)
         assert await site.get(DEPLOYMENT, "muster-operator") is None
@@ -291,3 +322,47 @@ def test_uninstalling_removes_what_was_made_and_nothing_else(purge: bool) -> Non
             assert await site.get(NAMESPACE, DEFAULT.reservation_namespace) is not None
 
     at_the_desk(story)
+
+
+def test_uninstalling_ends_with_what_does_not_go_and_goes_on_when_it_is_run_again() -> None:
+    async def story(desk: Desk) -> None:
+        await desk.install()
+        placing = await _run_operator(desk.site)
+        await desk.installer.wait(CHOICES.release, HERE, 300.0)
+        await desk.site.cluster.stop("muster-operator")
+        held = {"metadata": {"finalizers": ["example.com/held"]}}
+        await desk.site.patch(DEPLOYMENT, "binder", held)
+        with pytest.raises(NotInTime, match=r"still there after 300 s: binder: .*finalizers"):
+            await desk.installer.uninstall(removed(CHOICES), HERE, purge=False)
+        waits = [text for text in desk.said if "the end of" in text]
+        assert len(waits) == len({*waits}), "nothing is said again and again"
+        await desk.site.patch(DEPLOYMENT, "binder", {"metadata": {"finalizers": None}})
+        await desk.installer.uninstall(removed(CHOICES), HERE, purge=False)
+        placing.cancel()
+        assert await desk.site.get(DEPLOYMENT, "binder") is None
+
+    at_the_desk(story)
+
+
+def test_who_installs_by_files_gets_the_product_again_after_it_was_removed() -> None:
+    files = [*definitions(), *operator_objects(replace(CHOICES, makes_defaults=True))]
+
+    async def story(desk: Desk) -> None:
+        async def made() -> bool:
+            return await desk.site.get(SHARD, "default") is not None
+
+        for _ in range(2):
+            await desk.install(files)
+            placing = await _run_operator(desk.site, _build_with_defaults)
+            await desk.site.until(made, "the defaults are made")
+            await desk.site.until_ready(SHARD, "default")
+            await desk.site.cluster.stop("muster-operator")
+            await desk.installer.uninstall(removed(CHOICES), HERE, purge=False)
+            placing.cancel()
+            assert await desk.site.get(CONFIG, "kai-config") is None
+
+    at_the_desk(story)
+
+
+def _build_with_defaults(supervisor: Supervisor) -> None:
+    wiring.build(supervisor, wiring.OperatorServiceConfig(makes_defaults=True))

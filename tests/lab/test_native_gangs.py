@@ -66,7 +66,7 @@ def test_a_pod_group_created_after_its_pods_is_used(gang_plane: ControlPlane) ->
 
         await lab.until(told)
         await lab.create(NATIVE_POD_GROUP, {"metadata": {"name": "late"}, "spec": _GANG})
-        await lab.until_running("worker", 3, within_s=120.0)
+        await lab.until_running("worker", 3)
 
     on_kube(gang_plane, scenario)
 

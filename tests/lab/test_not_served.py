@@ -139,7 +139,7 @@ def test_services_go_on_when_resource_claims_are_no_longer_served() -> None:
 
 
 @pytest.mark.kube
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_services_start_on_a_real_server_that_does_not_serve_resource_claims(
     start_control_plane: StartControlPlane,
 ) -> None:
@@ -149,6 +149,6 @@ def test_services_start_on_a_real_server_that_does_not_serve_resource_claims(
 
     async def scenario(lab: Lab) -> None:
         await lab.pod("plain", gpus=1)
-        await lab.until_running("plain", 1, within_s=60)
+        await lab.until_running("plain", 1)
 
     on_kube(plane, scenario, Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=2)),)))

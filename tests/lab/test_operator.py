@@ -98,15 +98,18 @@ class Site:
 
     async def owned(self) -> set[str]:
         """Everything that belongs to Config or a shard."""
-        found: set[str] = set()
-        for kind in MADE:
-            if kind in OPTIONAL:
-                continue
-            for one in (await self.cluster.reader.list(kind)).objects:
-                references = one["metadata"].get("ownerReferences", ())
-                if any(each["kind"] in ("Config", "SchedulingShard") for each in references):
-                    found.add(f"{kind.kind} {one['metadata']['name']}")
-        return found
+        return {name for name, owners in (await self.there()).items() if owners & _OWNERS}
+
+    async def there(self) -> dict[str, set[str]]:
+        """Everything of the kinds that the operator makes, and the kinds of its owners."""
+        return {
+            f"{kind.kind} {one['metadata']['name']}": {
+                each["kind"] for each in one["metadata"].get("ownerReferences", ())
+            }
+            for kind in MADE
+            if kind not in OPTIONAL
+            for one in (await self.cluster.reader.list(kind)).objects
+        }
 
     async def place_pods(self) -> None:
         """What kube-scheduler would do."""
@@ -139,6 +142,9 @@ def on_site(story: Callable[[Site], Awaitable[None]], *, starts: bool = True) ->
             await story(site)
 
     run_virtually(main)
+
+
+_OWNERS = {"Config", "SchedulingShard"}
 
 
 async def install(site: Site, **spec: Any) -> None:
@@ -210,6 +216,7 @@ def test_what_somebody_changes_by_hand_is_set_right() -> None:
     on_site(story)
 
 
+@pytest.mark.row(110)
 def test_a_shard_comes_and_goes_with_its_scheduler_and_nothing_else() -> None:
     async def story(site: Site) -> None:
         await install(site)
@@ -237,6 +244,7 @@ def test_a_shard_comes_and_goes_with_its_scheduler_and_nothing_else() -> None:
     on_site(story)
 
 
+@pytest.mark.row(110)
 def test_a_service_that_is_switched_off_is_removed_and_comes_back() -> None:
     async def story(site: Site) -> None:
         await install(site)
@@ -310,9 +318,12 @@ def test_a_config_that_cannot_be_used_changes_nothing() -> None:
     on_site(story)
 
 
+@pytest.mark.row(110)
 def test_what_config_made_goes_with_it_and_what_others_need_stays() -> None:
     async def story(site: Site) -> None:
+        before = {*await site.there()}
         await install(site)
+        assert {"Deployment binder", "Deployment kai-scheduler-default"} <= await site.owned()
         await site.delete(SHARD, "default")
         await site.delete(CONFIG, "kai-config")
 
@@ -320,6 +331,7 @@ def test_what_config_made_goes_with_it_and_what_others_need_stays() -> None:
             return not await site.owned()
 
         await site.until(gone)
+        assert {*await site.there()} == before, "whatever it belonged to"
         assert await site.get(NAMESPACE, DEFAULT.reservation_namespace) is not None
         assert await site.get(PRIORITY_CLASS, "train") is not None
 

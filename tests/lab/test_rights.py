@@ -1,8 +1,10 @@
 """Roles hold what services ask of a real API server: no less, and no more."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import aiohttp
@@ -10,15 +12,19 @@ import pytest
 from tests.support.flows import FLOWS, settle
 from tests.support.kube import StartControlPlane
 from tests.support.kube_lab import on_kube
-from tests.support.lab import CONFIG_MAP, POD, Lab, Setting
+from tests.support.lab import CONFIG_MAP, DEVICE_CLASS, POD, POD_GROUP, Lab, Setting, Story
 from tests.support.page_readers import ELSEWHERE, account, post
+from tests.support.struck import Struck
 
+from muster.api import names
 from muster.api.meta import Key
 from muster.api.names import ANNOTATION_SHARED_GPU_CONFIG_MAP, DEFAULT
 from muster.base.clock import SystemClock
 from muster.cli.web import Site, build_web
+from muster.client.kinds import Plain
 from muster.lab.audit import Permission
 from muster.lab.control_plane import ControlPlane, Setup
+from muster.lab.faults import CallMatcher, FaultRule, Refuse
 from muster.lab.hosting import HostedService, unwrapped
 from muster.lab.install import Installation
 from muster.runtime.page_access import KubernetesGate
@@ -30,7 +36,7 @@ from muster.sim.kubelet.nodes import Gpus, NodeGroup
 from muster.web.guard import ROLE_PREFIX
 from muster.web.server import WebPart
 
-pytestmark = [pytest.mark.kube, pytest.mark.slow]
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(900)]
 
 _TOLD = ("accounting", "gang", "direct", "fraction", "devices", "volumes", "topology", "reclaim")
 """Flows that between them ask for everything but what is listed below."""
@@ -74,7 +80,6 @@ NEEDED_ELSEWHERE: dict[str, list[str]] = {
     # Past usage, where it is kept in the cluster.
     "queues": ["create configmaps", "get configmaps", "update configmaps"],
     "binder": [
-        "create resourceclaims.resource.k8s.io",  # devices that were asked for by name
         "get podgroups.scheduling.k8s.io",
         "patch persistentvolumeclaims",  # volumes that are provisioned when somebody wants them
         # What servers that check each change of a claim's status ask for beside it.
@@ -96,25 +101,13 @@ NEEDED_ELSEWHERE: dict[str, list[str]] = {
 }
 """What no flow of these asks for, and when it is asked for."""
 
-IN_TROUBLE: dict[str, list[str]] = {
-    "podgrouper": [
-        "patch podgroups.scheduling.run.ai",  # a workload that was read before it was whole
-        "patch pods/status",  # a pod that gets no group says why
-    ],
-    "binder": [
-        # A binding that fails half-way is undone, and the pod says why.
-        "delete configmaps",
-        "delete resourceclaims.resource.k8s.io",
-        "patch pods/status",
-    ],
-    "scheduler": ["delete bindrequests.scheduling.run.ai"],  # decisions that are withdrawn
-}
-"""What is asked for where something fails or comes late on the way: a slow machine may see it."""
 T = TypeVar("T")
 _CLOCK = SystemClock()
 _LOGGED_WITHIN_S = 120.0
 _NAMED = {flow.name: flow for flow in FLOWS}
 _ONE_GPU = (NodeGroup("gpu", count=1, gpus=Gpus(count=1)),)
+_DRIVER, _BY_NAME = "gpu.example.com", "example.com/gpu"
+_GPU_AND_DEVICE = (*_ONE_GPU, NodeGroup("dra", gpus=Gpus(count=1, driver=_DRIVER)))
 _SCALING = DEFAULT.scale_adjust_namespace
 _PATHS = ("/api/v1/status", "/api/v1/jobs")
 
@@ -164,17 +157,19 @@ def test_the_audit_log_shows_what_the_roles_say(start_control_plane: StartContro
     for flow in FLOWS:
         if flow.name in _TOLD:
             _tell(plane, flow)
-    on_kube(plane, _inherit, _NAMED["fraction"].setting(unwrapped, period_s=0.1))
-    on_kube(plane, _ask_for_a_node, Setting(nodes=_ONE_GPU))
-    on_kube(plane, _look, Setting(nodes=_ONE_GPU))
+    struck = Struck()
+    on_kube(plane, _watched(plane, _inherit), _NAMED["fraction"].setting(unwrapped, period_s=0.1))
+    on_kube(plane, _watched(plane, _ask_for_a_node), Setting(nodes=_ONE_GPU))
+    on_kube(plane, _watched(plane, _look), Setting(nodes=_ONE_GPU))
+    on_kube(plane, _struck_by(struck), Setting(nodes=_GPU_AND_DEVICE, wrap=struck.wrap))
     wanted = {name: sorted(rights) for name, rights in NEEDED_ELSEWHERE.items()}
     rare = logged(lambda: _unused(plane), wanted)
     assert rare == wanted, f"rights that nothing used: {rare}"
 
 
 def logged(found: Callable[[], T], wanted: T) -> T:
-    """What is found in the audit log once that is as wanted, or no more to be hoped for: a watch is
-    logged when it has ended, a moment after whoever watched."""
+    """What is found in the audit log once that is as wanted, or no more to be hoped for: a request
+    is logged when it has been answered, which may be after whoever asked has gone."""
     until_s = _CLOCK.monotonic_s() + _LOGGED_WITHIN_S
     while (now := found()) != wanted and _CLOCK.monotonic_s() < until_s:
         threading.Event().wait(0.5)
@@ -190,14 +185,10 @@ def _unused(plane: ControlPlane) -> dict[str, list[str]]:
         assert _refused(events, user) == [], service.name
         used, granted = _used(events, user), set(_granted(service))
         kinds = {permission for permission, _ in granted}
-        passed = IN_TROUBLE.get(service.name, [])
-        assert {*passed} <= {_shown(permission) for permission in kinds}, service.name
         unused[service.name] = sorted(
             _shown(permission)
             for permission, where in granted
-            if (permission, where) not in used
-            and not _is_for_trouble(permission, kinds)
-            and _shown(permission) not in passed
+            if (permission, where) not in used and not _is_for_trouble(permission, kinds)
         )
     return {name: rights for name, rights in unused.items() if rights}
 
@@ -265,16 +256,79 @@ async def _look(lab: Lab) -> None:
         return await _status(part, _PATHS[0], reader) == 200
 
     await lab.until(answers, why="the cluster is read")
-    await lab.until(lambda: _is_watched(lab), why="what was listed is watched")
     for path in _PATHS:
         assert await _status(part, path, reader) == 200
         assert await _status(part, path, stranger) == 403
         assert await _status(part, path, "") == 401
 
 
-async def _is_watched(lab: Lab) -> bool:
-    told: Any = lab.cluster.supervisors[_WEB.name].debug["informers"]()
-    return all(one["watches"] for one in told if one["served"])
+def _struck_by(struck: Struck) -> Story:
+    """What is asked for only where something fails on the way: a group that is refused, bindings
+    that are, and work that changes."""
+
+    async def story(lab: Lab) -> None:
+        by_name = {"extendedResourceName": _BY_NAME}
+        selector = {"cel": {"expression": f'device.driver == "{_DRIVER}"'}}
+        body = {"metadata": {"name": "by-name"}, "spec": {"selectors": [selector], **by_name}}
+        await lab.create(DEVICE_CLASS, body)
+        no_group = FaultRule(1, Refuse(422), CallMatcher(resources=frozenset({"podgroups"})))
+        bindings = CallMatcher(resources=frozenset({"pods/binding"}))
+        struck.arm(lab, [no_group, FaultRule(1, Refuse(422), bindings, times=1_000_000)])
+        share = {"gpu-fraction": "0.5", ANNOTATION_SHARED_GPU_CONFIG_MAP: "shared"}
+        await lab.pod("share", annotations=share)
+        await lab.until(lambda: _says(lab, "share", names.CONDITION_POD_SCHEDULED), why="no group")
+        await lab.job("named", pods=1, gpus=0, resources={_BY_NAME: "1"})
+        for name in ("share", "named"):
+            told = partial(_says, lab, name, names.CONDITION_POD_BOUND)
+            await lab.until(told, why=f"{name} is not bound")
+        struck.arm(lab)
+        await settle(lab, share=1, named=1)
+        raised = {"metadata": {"labels": {"priorityClassName": "build"}}}
+        (pod,) = await _named(lab, "named")
+        await lab.cluster.writer.patch(POD, Key(lab.namespace, pod["metadata"]["name"]), raised)
+        group = pod["metadata"]["annotations"][names.ANNOTATION_POD_GROUP]
+        await lab.until(lambda: _is_raised(lab, group), why="its group has followed")
+
+    return story
+
+
+async def _named(lab: Lab, prefix: str) -> list[Plain]:
+    return [one for one in await lab.all(POD) if one["metadata"]["name"].startswith(prefix)]
+
+
+async def _says(lab: Lab, prefix: str, kind: str) -> bool:
+    """Whether a pod has a condition that says why it waits."""
+    return any(
+        (one["type"], one["status"]) == (kind, "False")
+        for pod in await _named(lab, prefix)
+        for one in pod.get("status", {}).get("conditions", ())
+    )
+
+
+async def _is_raised(lab: Lab, group: str) -> bool:
+    return bool((await lab.get(POD_GROUP, group))["spec"]["priorityClassName"] == "build")
+
+
+def _watched(plane: ControlPlane, told: Story) -> Story:
+    """The story, and at its end everybody's watches have begun: whoever is ended before that has
+    never asked for them."""
+
+    async def story(lab: Lab) -> None:
+        await told(lab)
+        await lab.until(lambda: _all_watch(plane, lab), why="what is served is watched by all")
+
+    return story
+
+
+async def _all_watch(plane: ControlPlane, lab: Lab) -> bool:
+    events = await asyncio.to_thread(plane.audit_events)
+    for service in (*lab.product.services, _WEB):
+        running = lab.cluster.supervisors.get(service.name)
+        informers: Any = running.debug["informers"]() if running is not None else ()
+        used = {_shown(asked) for asked, _ in _used(events, _user(service))}
+        if not {f"watch {one['kind']}" for one in informers if one["served"]} <= used:
+            return False
+    return True
 
 
 async def _status(part: WebPart, path: str, token: str) -> int:
@@ -295,4 +349,4 @@ def _tell(plane: ControlPlane, flow: Any) -> None:
         await flow.done(lab)
         await flow.end(lab)
 
-    on_kube(plane, story, flow.setting(unwrapped, period_s=0.1))
+    on_kube(plane, _watched(plane, story), flow.setting(unwrapped, period_s=0.1))

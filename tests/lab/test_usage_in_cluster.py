@@ -103,15 +103,47 @@ def test_a_new_pod_without_a_file_goes_on_from_what_was_kept(setting: Setting) -
         (service,) = [one for one in lab.product.services if one.name == "queues"]
         await lab.laptop.stop("queues")
         before = await gpu_hours(lab)
-        store = setting.usage_store
-        assert store is not None
-        for file in store.parent.glob("usage.db*"):
-            file.unlink()
+        _lose_file(setting)
         await lab.laptop.start(service)
         await lab.clock.sleep(0.5 * HOUR_S)
         assert await gpu_hours(lab) == pytest.approx(before + 2, rel=0.03)
 
     in_lab(story, setting)
+
+
+def test_days_that_were_saved_and_put_back_count_as_before(setting: Setting) -> None:
+    """As the guide says: put back before the queue controller runs."""
+
+    async def story(lab: Lab) -> None:
+        await half_the_cluster_is_held(lab)
+        await lab.clock.sleep(HOUR_S)
+        (service,) = [one for one in lab.product.services if one.name == "queues"]
+        await lab.laptop.stop("queues")
+        before, writer = await gpu_hours(lab), lab.cluster.writer
+        saved = [
+            one
+            for one in await lab.all(CONFIG_MAP, DEFAULT.namespace)
+            if one["metadata"]["name"].startswith("muster-usage-")
+        ]
+        assert saved
+        for one in saved:
+            await writer.delete(CONFIG_MAP, Key(DEFAULT.namespace, one["metadata"]["name"]))
+        _lose_file(setting)
+        for one in saved:
+            name = {"name": one["metadata"]["name"]}
+            await writer.create(CONFIG_MAP, {**one, "metadata": name}, DEFAULT.namespace)
+        assert await gpu_hours(lab) == pytest.approx(before)
+        await lab.laptop.start(service)
+        await lab.clock.sleep(0.5 * HOUR_S)
+        assert await gpu_hours(lab) == pytest.approx(before + 2, rel=0.03)
+
+    in_lab(story, setting)
+
+
+def _lose_file(setting: Setting) -> None:
+    assert setting.usage_store is not None
+    for file in setting.usage_store.parent.glob("usage.db*"):
+        file.unlink()
 
 
 class Cut(Transport):

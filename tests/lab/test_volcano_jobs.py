@@ -245,38 +245,6 @@ def test_a_closed_queue_closes_those_below_and_opens_them_again() -> None:
     in_lab(story, OURS)
 
 
-def test_a_plain_pod_gets_a_group_of_its_owner() -> None:
-    async def story(lab: Lab) -> None:
-        body = {
-            "metadata": {
-                "name": "plain",
-                "annotations": {"scheduling.volcano.sh/queue-name": "research"},
-            },
-            "spec": {"schedulerName": "volcano", "containers": [{"name": "c", "image": "i"}]},
-        }
-        made = await lab.create(POD, body)
-
-        async def told() -> bool:
-            said = await lab.messages("PodGrouperWarning", "plain")
-            return any("there is no queue research" in one for one in said)
-
-        async def grouped() -> bool:
-            return bool(await lab.all(GROUP))
-
-        await lab.until(told)
-        await lab.create(QUEUE, {"metadata": {"name": "research"}, "spec": {}})
-
-        await lab.until(grouped)
-        (group,) = await lab.all(GROUP)
-        assert group["metadata"]["name"] == f"podgroup-{made['metadata']['uid']}"
-        assert group["spec"]["queue"] == "research"
-        await lab.clock.sleep(1.0)
-        notes = (await lab.get(POD, "plain"))["metadata"]["annotations"]
-        assert notes["scheduling.k8s.io/group-name"] == group["metadata"]["name"]
-
-    in_lab(story, OURS)
-
-
 def test_a_job_that_the_server_refuses_pods_of_says_so() -> None:
     async def story(lab: Lab) -> None:
         broken = job()

@@ -3,15 +3,24 @@
 from typing import Any
 
 import pytest
-from tests.lab.test_rights import _granted, _is_for_trouble, _refused, _shown, _used, logged
+from tests.lab.test_rights import (
+    _granted,
+    _is_for_trouble,
+    _refused,
+    _shown,
+    _used,
+    _watched,
+    logged,
+)
 from tests.support.kube import StartControlPlane
 from tests.support.kube_lab import VOLCANO_JOB, on_kube
 from tests.support.lab import Lab, Setting
 
+from muster.api import kinds
 from muster.api.meta import Key
 from muster.api.profiles import ProfileName
 from muster.client.errors import NotFound
-from muster.client.kinds import plain_kind
+from muster.client.kinds import plain_kind, plainly
 from muster.lab.control_plane import ControlPlane, Setup
 from muster.lab.install import Installation
 from muster.sim.kubelet.nodes import NodeGroup
@@ -19,6 +28,7 @@ from muster.sim.kubelet.nodes import NodeGroup
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 
 COMMAND = plain_kind("bus.volcano.sh", "v1alpha1", "Command", "commands")
+_GROUP = plainly(kinds.VOLCANO_POD_GROUP)
 _NODES = (NodeGroup("node", count=2),)
 
 
@@ -27,7 +37,7 @@ def test_the_audit_log_shows_what_volcanos_controllers_and_scheduler_may_do(
 ) -> None:
     plane = start_control_plane(Setup(controller_manager=True, kwok=True, audit=True))
     setting = Setting(nodes=_NODES, dialect=ProfileName.VOLCANO)
-    on_kube(plane, _a_job_that_is_suspended_and_resumed, setting)
+    on_kube(plane, _watched(plane, _a_job_that_is_suspended_and_resumed), setting)
     wanted = {"volcano": _OF_CONTROLLERS, "volcano-scheduler": _OF_SCHEDULER}
     assert logged(lambda: _unused(plane), wanted) == wanted
 
@@ -49,13 +59,11 @@ def _unused(plane: ControlPlane) -> dict[str, list[str]]:
             if (right, where) not in used
             and not _is_for_trouble(right, {one for one, _ in granted})
         }
-        unused[name] = sorted(rights - {*_BY_CHANCE})
+        unused[name] = sorted(rights)
     of_scheduler = [right for right in unused["volcano-scheduler"] if "volcano" in right]
     return {**unused, "volcano-scheduler": of_scheduler}
 
 
-_BY_CHANCE = ("delete podgroups.scheduling.volcano.sh",)
-"""Of a job that goes: by its controller or by the collector of garbage, whoever is first."""
 _OF_CONTROLLERS: list[str] = [
     "create jobs.batch.volcano.sh",  # CronJobs
     "create persistentvolumeclaims",  # volumes that a job describes
@@ -70,6 +78,12 @@ _OF_CONTROLLERS: list[str] = [
 """What this story does not ask for, and what does."""
 _OF_SCHEDULER = [f"{verb} numatopologies.nodeinfo.volcano.sh" for verb in ("list", "watch")]
 """Read where the conf names `numa-aware`."""
+
+
+async def _is_let_go(lab: Lab) -> bool:
+    """By its controller: the job that owns the group is there."""
+    phase = (await lab.get(VOLCANO_JOB, "gang"))["status"]["state"]["phase"]
+    return bool(phase == "Aborted") and not await lab.all(_GROUP)
 
 
 async def _a_job_that_is_suspended_and_resumed(lab: Lab) -> None:
@@ -91,6 +105,8 @@ async def _a_job_that_is_suspended_and_resumed(lab: Lab) -> None:
         body = {"metadata": {"name": action.lower()}, "action": action, "target": target}
         await lab.create(COMMAND, body)
         await lab.until_running("gang", pods)
+        if not pods:
+            await lab.until(lambda: _is_let_go(lab), why="it is aborted, and has no group any more")
     await lab.cluster.writer.delete(VOLCANO_JOB, Key("default", "gang"))
 
     async def gone() -> bool:

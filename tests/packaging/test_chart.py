@@ -1,5 +1,6 @@
 """The chart gives what `muster install` gives, and every value of it reaches what it names."""
 
+import asyncio
 import re
 import subprocess
 from pathlib import Path
@@ -7,12 +8,17 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.client import client_of
 from tests.support.helm import helm_program
+from tests.support.laptop import laptop
 
 from muster import __version__
 from muster.api.codec import builtins, from_builtins
 from muster.api.config import Config
-from muster.api.names import DEFAULT
+from muster.api.kinds import QUEUE, SCHEDULING_SHARD
+from muster.api.meta import Key
+from muster.api.names import DEFAULT, DEFAULT_QUEUE
+from muster.client.kinds import plainly
 from muster.services.operator.bootstrap import (
     OLDEST_KUBERNETES,
     Choices,
@@ -27,6 +33,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _CHART = _ROOT / "deploy" / "chart"
 _TEMPLATES = _CHART / "templates"
 _RELEASE = Release(tag=__version__)
+_QUEUE, _SHARD = plainly(QUEUE), plainly(SCHEDULING_SHARD)
 
 Object = dict[str, Any]
 
@@ -207,3 +214,33 @@ def test_an_upgrade_writes_over_no_queue() -> None:
     kinds = {kind for kind, _, _ in _rendered("--is-upgrade")}
     assert "Queue" not in kinds
     assert "Config" in kinds
+
+
+@pytest.mark.helm
+@pytest.mark.slow
+def test_installing_where_queues_are_leaves_them_and_removing_leaves_no_shard(
+    tmp_path: Path,
+) -> None:
+    """Helm deletes what a hook is about to make, and work in a queue that is gone waits."""
+    with laptop(tmp_path) as cluster:
+        kubeconfig = ("--kubeconfig", str(cluster.kubeconfig))
+        install = ("install", "muster", str(_CHART), "--namespace", DEFAULT.namespace)
+
+        async def raised() -> tuple[str, object]:
+            quota = {"spec": {"resources": {"gpu": {"quota": 5}}}}
+            async with client_of(cluster.kubeconfig) as client:
+                queue = await client.writer.patch(_QUEUE, Key("", DEFAULT_QUEUE), quota)
+            return queue["metadata"]["uid"], queue["spec"]
+
+        async def found() -> tuple[str, object, int]:
+            async with client_of(cluster.kubeconfig) as client:
+                queue = await client.reader.get(_QUEUE, Key("", DEFAULT_QUEUE))
+                shards = (await client.reader.list(_SHARD)).objects
+            return queue["metadata"]["uid"], queue["spec"], len(shards)
+
+        _helm(*install, "--create-namespace", *kubeconfig)
+        held = asyncio.run(raised())
+        _helm("uninstall", "muster", "--namespace", DEFAULT.namespace, *kubeconfig)
+        assert asyncio.run(found()) == (*held, 0)
+        _helm(*install, *kubeconfig)
+        assert asyncio.run(found()) == (*held, 1)

@@ -23,7 +23,7 @@ VOLCANO_JOB = plain_kind("batch.volcano.sh", "v1alpha1", "Job", "jobs")
 # Owners before what they own; nodes when nothing runs on them.
 _LEFT_BEHIND = (*_HOOKS, VOLCANO_JOB, JOB, POD, BIND_REQUEST, POD_GROUP, QUEUE, NODE, SLICE)
 _AT_ONCE = Deletion(propagation=Propagation.BACKGROUND, grace_s=0)
-_GONE_WITHIN_S = 60.0
+_GONE_WITHIN_S = 300.0
 _LOOK_EVERY_S = 0.1
 
 

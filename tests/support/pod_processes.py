@@ -28,7 +28,7 @@ from muster.api.meta import Key
 from muster.api.names import ANNOTATION_RESERVED_GPU, DEFAULT
 from muster.base.log import Level, Log
 from muster.base.timefmt import rfc3339
-from muster.client.errors import NotFound, Unreachable
+from muster.client.errors import ApiError, Conflict, NotFound, Unreachable
 from muster.client.read import Reader, Selection
 from muster.client.write import Deletion, Writer
 from muster.lab.control_plane_files import write_kubeconfig
@@ -134,17 +134,19 @@ class PodProcesses:
 
     async def _take(self, name: str) -> None:
         """What kube-scheduler would do; and kwok is to leave it alone."""
-        await self.cluster.writer.bind(
-            Key(HERE, name), _NODE, annotations={PLAYED_ELSEWHERE: "true"}
-        )
+        with suppress(NotFound, Conflict):  # It went, or is going, since it was listed.
+            await self.cluster.writer.bind(
+                Key(HERE, name), _NODE, annotations={PLAYED_ELSEWHERE: "true"}
+            )
 
     async def _start(self, name: str, pod: Any) -> None:
         container, folder = container_of(pod), self.folder / name
+        account = Key(HERE, pod["spec"]["serviceAccountName"])
         try:
             await mount(self.cluster, folder, pod["spec"])
-        except NotFound:
-            return  # A volume is not there yet: its pod waits.
-        token = await self.cluster.token(Key(HERE, pod["spec"]["serviceAccountName"]), pod)
+            token = await self.cluster.token(account, pod)
+        except (NotFound, Conflict):
+            return  # A volume or the account is not there yet: its pod waits. Or the pod has gone.
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(self.cluster.plane.certificate_authority_file, folder / "ca.crt")
         kubeconfig = write_kubeconfig(
@@ -262,10 +264,11 @@ class PodProcesses:
             taken.add(device.uuid)
             meta = pod["metadata"]
             account = Key(meta["namespace"], pod["spec"]["serviceAccountName"])
-            connection = await self.cluster.connect(meta["name"], account, pod)
-            writer = Writer(connection, "muster-reservation")
-            agent = Agent(Reader(connection), writer, _LOG, lambda given=device: [given])  # type: ignore[misc]
-            await agent.announce(Key(meta["namespace"], meta["name"]))
+            with suppress(NotFound):  # It went since it was listed.
+                connection = await self.cluster.connect(meta["name"], account, pod)
+                writer = Writer(connection, "muster-reservation")
+                agent = Agent(Reader(connection), writer, _LOG, lambda given=device: [given])  # type: ignore[misc]
+                await agent.announce(Key(meta["namespace"], meta["name"]))
 
 
 @dataclass(slots=True)
@@ -294,8 +297,12 @@ class OperatedByProcesses(AnyOperated):
 
     async def _follow(self) -> None:
         while True:
-            with suppress(Unreachable):  # The API server is away: kubelets look again.
+            try:
                 await self.kubelet.follow()
+            except (Unreachable, ApiError) as error:
+                # The API server is away, or comes back: kubelets look again.
+                if isinstance(error, ApiError) and not error.is_passing:
+                    raise
             await self.lab.clock.sleep(_LOOK_EVERY_S)
 
 

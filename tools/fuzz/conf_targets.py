@@ -16,6 +16,7 @@ from muster.engine.config.conf import parse_conf
 from muster.engine.config.reader import ConfigError
 from muster.model.build import timestamp_s
 from muster.model.gpu_request import gpu_groups_of, gpu_memory_mib, gpu_problem
+from muster.services.operator.decide import usable_config
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.wiring import active_policy
 
@@ -78,8 +79,8 @@ def _draw_install(rand: Rand) -> Input:
 def _feed_install(given: Input) -> list[Refusal]:
     ((kind, data),) = given
     found: list[Refusal] = []
-    if kind == "Config":
-        read(Config, data)
+    for config in read(Config, data) if kind == "Config" else ():
+        found += [of_problem(problem) for problem in usable_config(config)]
     for shard in read(SchedulingShard, data) if kind == "SchedulingShard" else ():
         found += [of_problem(problem) for problem in shard_problems(shard)]
     return found

@@ -24,7 +24,9 @@ KINDS: Final[tuple[Kind[Any], ...]] = tuple(
     for found in vars(kinds).values()
     if isinstance(found, Kind) and issubclass(found.struct, Struct)
 )
-BY_NAME: Final = {kind.kind: kind for kind in KINDS}
+BY_NAME: Final = {f"{kind.full_name} {kind.struct.__name__}": kind for kind in KINDS}
+"""Each by a name of its own: other groups have kinds of the same word, and pods are read twice."""
+NAME_OF: Final = {kind: name for name, kind in BY_NAME.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,15 @@
 The same informers, transforms, cache and policy as the service is wired with; only nobody fetches.
 """
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from muster.api import kinds
 from muster.api.codec import Changed, Reject, Unread, decode_event
 from muster.api.kinds import Kind
+from muster.api.names import DEFAULT
+from muster.api.profiles import ProfileName
 from muster.base.clock import VirtualClock
 from muster.base.log import Log, MemorySink
 from muster.base.rand import Rand
@@ -16,8 +19,8 @@ from muster.client.connection import Connection
 from muster.client.informer import Informer
 from muster.client.read import EVERYTHING, Selection, Transform
 from muster.client.transport import InProcessTransport, Request, Response
-from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import CycleResult, run_cycle
+from muster.engine.profiles.known import conf_of
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.loop import ActivePolicy
@@ -30,13 +33,13 @@ NOW_S = 1_767_312_000.0
 class Intake:
     """An empty scheduler that hears of objects."""
 
-    def __init__(self) -> None:
+    def __init__(self, profile: ProfileName = ProfileName.MUSTER) -> None:
+        self._profile = profile
+        options = options_of(profile)
         clock = VirtualClock(NOW_S)
         connection = Connection(InProcessTransport(_nobody), clock, Rand(1))
         self._supervisor = _Collecting("scheduler", connection, log=Log("fuzz", MemorySink()))
-        self.cache = SchedulerCache(
-            scheduler_informers(self._supervisor, Options()), Options(), clock
-        )
+        self.cache = SchedulerCache(scheduler_informers(self._supervisor, options), options, clock)
         self.cache.watch_zones(self._supervisor.informer(kinds.NODE_RESOURCE_TOPOLOGY))
 
     def hear(self, kind: str, line: bytes) -> Reject | None:
@@ -52,13 +55,19 @@ class Intake:
 
     def cycle(self) -> CycleResult:
         snapshot = self.cache.snapshot(NOW_S)
-        active = default_policy()
+        active = default_policy(self._profile)
         return run_cycle(snapshot, active.policy, active.actions, NOW_S)
 
 
 @cache
-def default_policy() -> ActivePolicy:
-    return active_policy(parse_conf(""), Options())
+def default_policy(profile: ProfileName) -> ActivePolicy:
+    options = options_of(profile)
+    return active_policy(conf_of(profile, "", "scheduler.yaml"), options)
+
+
+def options_of(profile: ProfileName) -> Options:
+    schedules = DEFAULT.scheduler if profile is ProfileName.MUSTER else profile.value
+    return Options(profile=profile, names=replace(DEFAULT, scheduler=schedules))
 
 
 class _Collecting(Supervisor):

@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 from tools.fuzz import draws
-from tools.fuzz.feeding import BY_NAME, KINDS, Input, Refusal, Target, joined
+from tools.fuzz.feeding import BY_NAME, KINDS, NAME_OF, Input, Refusal, Target, joined
 from tools.fuzz.intake import Intake
 
 from muster.api import kinds
@@ -15,7 +15,7 @@ from muster.base.rand import Rand
 def _draw_object(rand: Rand) -> Input:
     kind = rand.choice(KINDS)
     body = draws.bent(rand, draws.of_kind(kind)(rand))
-    return ((kind.kind, draws.spelled(rand, body)),)
+    return ((NAME_OF[kind], draws.spelled(rand, body)),)
 
 
 def _feed_object(given: Input) -> list[Refusal]:
@@ -36,7 +36,7 @@ def _draw_events(rand: Rand) -> Input:
     page = {"metadata": {"resourceVersion": "1"}, "items": [event["object"], {}, {"metadata": {}}]}
     event, page = draws.bent(rand, event), draws.bent(rand, page)
     lines = ("event", draws.spelled(rand, event)), ("page", draws.spelled(rand, page))
-    return (("kind", kind.kind.encode()), *lines)
+    return (("kind", NAME_OF[kind].encode()), *lines)
 
 
 def _feed_events(given: Input) -> list[Refusal]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from tests.support.binder_world import DECIDER, BinderWorld
 from tools.fuzz import draws
-from tools.fuzz.feeding import BY_NAME, Input, Refusal, Target, joined, plain, read
+from tools.fuzz.feeding import Input, Refusal, Target, joined, plain, read
 from tools.fuzz.intake import NOW_S
 
 from muster.api import kinds
@@ -143,7 +143,7 @@ def _unschedulable(data: bytes) -> bytes:
 def _feed_binder(given: Input) -> list[Refusal]:
     world, requests = BinderWorld(_NODE), []
     for kind, data in given:
-        struct: Any = BY_NAME[kind].struct
+        struct: Any = _BOUND_BY_NAME[kind].struct
         for thing in read(struct, data):
             world.add({**builtins(thing), "kind": kind, "metadata": _plain_meta(thing)})
             requests += [thing] if isinstance(thing, BindRequest) else []
@@ -162,7 +162,7 @@ def _plain_meta(thing: Any) -> draws.Body:
 
 
 _WORKERS: Final = _several(kinds.POD_GROUP, kinds.POD, kinds.QUEUE)
-_BOUND: Final = _several(
+_BOUND_KINDS: Final[tuple[Kind[Any], ...]] = (
     kinds.BIND_REQUEST,
     kinds.BIND_REQUEST,
     kinds.POD,
@@ -172,6 +172,8 @@ _BOUND: Final = _several(
     kinds.RESOURCE_CLAIM,
     kinds.CONFIG_MAP,
 )
+_BOUND_BY_NAME: Final = {kind.kind: kind for kind in _BOUND_KINDS}
+_BOUND: Final = _several(*_BOUND_KINDS)
 
 
 TARGETS: Final = (

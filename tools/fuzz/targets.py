@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from tools.fuzz import conf_targets, grouper_targets, scheduler_targets, service_targets
+from tools.fuzz import (
+    batch_targets,
+    beside_targets,
+    conf_targets,
+    grouper_targets,
+    scheduler_targets,
+    service_targets,
+)
 from tools.fuzz.feeding import Target
 
 TARGETS: Final[tuple[Target, ...]] = (
@@ -10,4 +17,6 @@ TARGETS: Final[tuple[Target, ...]] = (
     *service_targets.TARGETS,
     *grouper_targets.TARGETS,
     *conf_targets.TARGETS,
+    *batch_targets.TARGETS,
+    *beside_targets.TARGETS,
 )

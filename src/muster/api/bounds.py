@@ -138,6 +138,12 @@ hosts of all of them stand in one config map, which etcd takes up to a megabyte 
 VOLCANO_POLICIES_MAX: Final = 100
 """Lifecycle policies of a Volcano Job, and of each of its tasks."""
 
+VOLCANO_JOB_VOLUMES_MAX: Final = 200
+"""Volumes of one Volcano Job: each is in every container of every pod of it."""
+
+VOLCANO_PLUGIN_ARGUMENTS_MAX: Final = 100
+"""Arguments of one plugin of a Volcano Job: they are gone through for every pod."""
+
 PODS_PER_WORKLOAD_MAX: Final = 10_000
 """Pods that one workload of the embedded cluster may have at a time: a laptop holds so many."""
 

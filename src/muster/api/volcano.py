@@ -62,6 +62,9 @@ SCORING_WEIGHT: Final = "volcano.sh/resource-strategy-weight"
 NAMESPACE_WEIGHT: Final = "volcano.sh/namespace.weight"
 """In `hard` of a ResourceQuota: what the namespace counts among others."""
 NUMA_POLICY: Final = "volcano.sh/numa-topology-policy"
+NEARNESS_MODE: Final = "volcano.sh/network-topology-mode"
+NEARNESS_TIER: Final = "volcano.sh/network-topology-highest-tier"
+"""On a pod without a group: what `networkTopology` of the group that it is given says."""
 CLOSED_BY_PARENT: Final = "volcano.sh/closed-by-parent"
 
 

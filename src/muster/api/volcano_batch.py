@@ -83,7 +83,7 @@ LABEL_JOB: Final = "volcano.sh/job-name"
 LABEL_JOB_NAMESPACE: Final = "volcano.sh/job-namespace"
 LABEL_QUEUE: Final = "volcano.sh/queue-name"
 LABEL_TASK_INDEX: Final = "volcano.sh/task-index"
-LABEL_PARTITION: Final = "volcano.sh/partition"
+LABEL_PARTITION: Final = "volcano.sh/partition-id"
 """Which part of a task with a partition policy a pod belongs to: what sub-groups are made of."""
 ANNOTATION_JOB_VERSION: Final = "volcano.sh/job-version"
 """How often the job had been killed when the pod was made: an older pod belongs to the past."""
@@ -129,7 +129,9 @@ class TaskSpec(Struct):
     name: Annotated[str, Schema("Pods are called JOB-TASK-INDEX (default0, default1, ...).")] = ""
     replicas: Annotated[int, INT32, Schema("How many pods.")] = 0
     min_available: Annotated[
-        int | None, INT32, Schema("Of these, how many start together or not at all (all).")
+        int | None,
+        INT32,
+        Schema("Of these, how many start together or not at all (all, or minPartitions)."),
     ] = None
     template: Annotated[Mapping[str, Any], Schema("Of the pods, as in a Deployment.")] = {}
     policies: Annotated[tuple[LifecyclePolicy, ...], Schema("Go before those of the job.")] = ()

@@ -50,13 +50,20 @@ def default_changes(job: Job) -> dict[str, Any]:
 
 
 def _task(task: TaskSpec, index: int) -> TaskSpec:
-    least = task.replicas if task.min_available is None else task.min_available
     return replace(
         task,
         name=task.name or f"default{index}",
-        min_available=least,
+        min_available=_least(task) if task.min_available is None else task.min_available,
         max_retry=task.max_retry or DEFAULT_MAX_RETRY,
     )
+
+
+def _least(task: TaskSpec) -> int:
+    """All, or the parts that it says start together."""
+    parts = task.partition_policy
+    if parts is None or parts.min_partitions <= 0:
+        return task.replicas
+    return parts.min_partitions * parts.partition_size
 
 
 def _task_changes(before: TaskSpec, after: TaskSpec) -> dict[str, Any]:

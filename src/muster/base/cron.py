@@ -1,6 +1,6 @@
 """Cron schedules: five fields, names of months and days, steps, ranges, `@daily` and the like."""
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
@@ -40,6 +40,9 @@ _SHORT: Final = {
 # Four years hold every date that there is, so a time not found in them never comes.
 _DAYS_MAX: Final = 4 * 366 + 1
 
+LENGTH_MAX: Final = 1000
+"""All minutes, hours, days and months of a year, each written out, are half of it."""
+
 
 class BadSchedule(ValueError):
     """The text is no cron schedule."""
@@ -60,26 +63,41 @@ class Schedule:
 
     def next_s(self, after_s: float) -> float | None:
         """The first time after `after_s`; None: never."""
-        at = datetime.fromtimestamp(after_s, self.zone).replace(second=0, microsecond=0)
-        at += timedelta(minutes=1)
+        day = self._day_of(after_s)
         for _ in range(_DAYS_MAX):
-            if self._is_day(at):
-                found = self._in_day(at)
-                if found is not None:
-                    return found.timestamp()
-            at = (at + timedelta(days=1)).replace(hour=0, minute=0)
+            if found := [at_s for at_s in self._times(day) if at_s > after_s]:
+                return min(found)
+            day += timedelta(days=1)
         return None
 
     def last_s(self, before_s: float) -> float | None:
         """The last time before `before_s`; None: there was none."""
-        at = datetime.fromtimestamp(math.ceil(before_s / 60) * 60 - 60, self.zone)
+        day = self._day_of(before_s)
         for _ in range(_DAYS_MAX):
-            if self._is_day(at):
-                found = self._in_day_backwards(at)
-                if found is not None:
-                    return found.timestamp()
-            at = (at - timedelta(days=1)).replace(hour=23, minute=59)
+            if found := [at_s for at_s in self._times(day) if at_s < before_s]:
+                return max(found)
+            day -= timedelta(days=1)
         return None
+
+    def _day_of(self, at_s: float) -> datetime:
+        at = datetime.fromtimestamp(at_s, self.zone)
+        return at.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+
+    def _times(self, day: datetime) -> Iterator[float]:
+        """Of one day. Where clocks are put back an hour is there twice, and so are its times; what
+        is left out where they are put forward comes an hour later."""
+        if not self._is_day(day):
+            return
+        is_even = day.utcoffset() == (day + timedelta(days=1)).utcoffset()
+        begin_s = day.timestamp()
+        for hour in self.hours:
+            for minute in self.minutes:
+                if is_even:
+                    yield begin_s + hour * 3600 + minute * 60
+                    continue
+                at = day.replace(hour=hour, minute=minute)
+                once_s = at.timestamp()
+                yield from {once_s, max(once_s, at.replace(fold=1).timestamp())}
 
     def _is_day(self, at: datetime) -> bool:
         if at.month not in self.months:
@@ -87,27 +105,11 @@ class Schedule:
         of_month, of_week = at.day in self.days, at.isoweekday() % 7 in self.weekdays
         return of_month or of_week if self.either_day else of_month and of_week
 
-    def _in_day(self, at: datetime) -> datetime | None:
-        for hour in sorted(self.hours):
-            if hour < at.hour:
-                continue
-            for minute in sorted(self.minutes):
-                if (hour, minute) >= (at.hour, at.minute):
-                    return at.replace(hour=hour, minute=minute)
-        return None
-
-    def _in_day_backwards(self, at: datetime) -> datetime | None:
-        for hour in sorted(self.hours, reverse=True):
-            if hour > at.hour:
-                continue
-            for minute in sorted(self.minutes, reverse=True):
-                if (hour, minute) <= (at.hour, at.minute):
-                    return at.replace(hour=hour, minute=minute)
-        return None
-
 
 def parsed(text: str, zone: str = "") -> Schedule:
     """A schedule from its text. Raises `BadSchedule`."""
+    if len(text) > LENGTH_MAX:
+        raise BadSchedule(f"{len(text)} letters are more than {LENGTH_MAX}")
     parts = _SHORT.get(text.strip().lower(), text).split()
     if len(parts) != len(_FIELDS):
         raise BadSchedule(f"{text!r}: expected exactly 5 fields, found {len(parts)}")

@@ -16,6 +16,7 @@ from muster.base.clock import SystemClock
 from muster.base.log import Level, Log, MemorySink
 from muster.cli.cluster_records import ClusterRecords, records_folder
 from muster.cli.failing import unreadable
+from muster.cli.spinner import Doing
 
 SERVER: Final = "MUSTER_SERVER"
 NOTHING: Final[Mapping[str, str]] = {}
@@ -39,7 +40,10 @@ class Source:
     token_file: Path | None = None
     """Who we are to the server."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    doing: Doing = field(default_factory=lambda: Doing("asking"), init=False)
+    """What it does just now, for whoever waits."""
     _look: Any = field(default=None, init=False)
+    _laptop: str | None = field(default=None, init=False)
 
     def ask(self, path: str, query: Mapping[str, str] = NOTHING, body: bytes = b"") -> Any:
         """The JSON that /api/v1/PATH answers; with a body it is posted."""
@@ -51,7 +55,17 @@ class Source:
     @property
     def named_server(self) -> str:
         """ "": the cluster itself is read."""
-        return self.server or self.environ.get(SERVER, "")
+        return self.server or self.environ.get(SERVER, "") or self._of_laptop()
+
+    def _of_laptop(self) -> str:
+        """That of a `muster up` which runs here, where that is the cluster which is asked about: it
+        knows the past too. Not in another's name, nor by another configuration.
+        """
+        if self._laptop is None:
+            self._laptop = ""
+            if not self.act_as and self.conf is None:
+                self._laptop = _dashboard_here(self.environ, self.kubeconfig, self.context)
+        return self._laptop
 
     def forget(self) -> None:
         """The cluster is read anew for the next question."""
@@ -87,7 +101,8 @@ class Source:
                 )
                 log = Log("muster", MemorySink(), Level.ERROR)
                 process = Process("cli", self.kubeconfig, context=self.context, act_as=self.act_as)
-                self._look = await look_once(process, config, self.within_s, log)
+                self._look = await look_once(process, config, self.within_s, log, self.doing)
+            self.doing.what = "deciding"
             return await self._look.answer(path, query, body)
 
         known: tuple[type[Exception], ...]
@@ -96,6 +111,24 @@ class Source:
             return msgspec.to_builtins(asyncio.run(asked()))
         except known as problem:
             raise NoAnswer(str(problem)) from None
+
+
+def _dashboard_here(environ: Mapping[str, str], kubeconfig: Path | None, context: str) -> str:
+    from muster.cli.cluster_records import ClusterRecords, records_folder
+
+    running = ClusterRecords(records_folder(environ)).all_running()
+    known = {one.url: one.dashboard for one in running if one.dashboard}
+    if not known:
+        return ""
+    from muster.base.clock import SystemClock
+    from muster.client.errors import BadAccess
+    from muster.client.kubeconfig import load_access
+
+    try:
+        access = load_access(SystemClock(), environ, path=kubeconfig, context=context)
+    except BadAccess:
+        return ""
+    return known.get(access.server, "")
 
 
 def ask_server(

@@ -1,120 +1,78 @@
-"""muster submit, cancel, hold, release, wait: what changes something says what, and how to undo it.
+"""muster submit, cancel, hold, release, wait: what changes something says what, and how to undo
+it."""
 
-Whoever runs these acts with the rights of their own kubeconfig; nothing goes through a server of
-ours.
-"""
-
-import asyncio
-import sys
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import typer
 import yaml
 
 from muster.api import names
 from muster.api.duration import BadDuration, Duration
-from muster.base.log import Level, Log, MemorySink
-from muster.cli.asking import Source
+from muster.cli.acting import Acting, Done, DryRun, Job, Jobs, Yes, acting
 from muster.cli.completing import named
 from muster.cli.explaining import evicted
-from muster.cli.failing import failed
-from muster.cli.naming import JOB_HELP, NAMESPACE_HELP, key_of, known_job
-from muster.cli.objects import CannotChange, Cluster, Thing
+from muster.cli.naming import key_of, known_job
+from muster.cli.objects import Cluster, Thing
 from muster.cli.planning import read_file
-from muster.cli.reading import Reading, context_namespace
+from muster.cli.reading import context_namespace
 from muster.cli.submission import Wish, job_manifest
 
-T = TypeVar("T")
 BROKEN_PLAN: Final = 6
 TIMEOUT: Final = 124
 _LOOK_S: Final = 1.0
 
-Jobs = Annotated[list[str], typer.Argument(help=JOB_HELP, autocompletion=named("jobs"))]
-Job = Annotated[str, typer.Argument(help=JOB_HELP, autocompletion=named("jobs"))]
-Namespace = Annotated[
-    str, typer.Option("--namespace", "-n", help=NAMESPACE_HELP, autocompletion=named("namespaces"))
-]
-Kubeconfig = Annotated[
-    Path | None, typer.Option(help="The cluster; without it KUBECONFIG or ~/.kube/config.")
-]
-Context = Annotated[str, typer.Option(help="Of the kubeconfig.")]
-ActAs = Annotated[str, typer.Option("--as", help="Act as this user.")]
-Server = Annotated[
-    str, typer.Option(help="Ask this muster web (http://host:port); or MUSTER_SERVER.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
-
+@acting
 def hold(
+    acts: Acting,
     job: Job,
     reason: Annotated[str, typer.Option(help="Why, for whoever looks.")] = "by muster hold",
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    act_as: ActAs = "",
-    server: Server = "",
     dry_run: DryRun = False,
 ) -> None:
     """Not now: the job is not started until it is released. What runs of it goes on."""
-    asked = Reading("hold", Source(kubeconfig, server, context=context, act_as=act_as))
-    key = key_of(asked, job, namespace)
-    if not dry_run:
-        _changed(asked, lambda cluster: cluster.annotate(key, names.ANNOTATION_HOLD, reason))
-    typer.echo(f"{_would(dry_run)}held: {key}. Undo: muster release {key}")
+    _annotated(acts, job, reason, Done("held", "", undo="release", dry_run=dry_run))
 
 
-def release(
-    job: Job,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    act_as: ActAs = "",
-    server: Server = "",
-    dry_run: DryRun = False,
-) -> None:
+@acting
+def release(acts: Acting, job: Job, dry_run: DryRun = False) -> None:
     """Take a job off its hold: it is started when it is its turn."""
-    asked = Reading("release", Source(kubeconfig, server, context=context, act_as=act_as))
-    key = key_of(asked, job, namespace)
-    if not dry_run:
-        _changed(asked, lambda cluster: cluster.annotate(key, names.ANNOTATION_HOLD, None))
-    typer.echo(f"{_would(dry_run)}released: {key}. Undo: muster hold {key}")
+    _annotated(acts, job, None, Done("released", "", undo="hold", dry_run=dry_run))
 
 
-def cancel(
-    jobs: Jobs,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    act_as: ActAs = "",
-    server: Server = "",
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> None:
+def _annotated(acts: Acting, job: str, text: str | None, wanted: Done) -> None:
+    """With the text in the annotation by which jobs are held; None: without it."""
+    key = key_of(acts.reading, job, acts.namespace)
+    if not wanted.dry_run:
+        acts.change(lambda cluster: cluster.annotate(key, names.ANNOTATION_HOLD, text))
+    undo = f"muster {wanted.undo} {key}"
+    done = Done(wanted.did, key, undo=undo, dry_run=wanted.dry_run)
+    acts.tell([done], [f"{_would(done.dry_run)}{done.did}: {key}. Undo: {undo}"])
+
+
+@acting
+def cancel(acts: Acting, jobs: Jobs, dry_run: DryRun = False, yes: Yes = False) -> None:
     """End jobs: what owns their pods is deleted, or the pods where nothing owns them."""
-    asked = Reading("cancel", Source(kubeconfig, server, context=context, act_as=act_as))
-    keys = [key_of(asked, job, namespace) for job in jobs]
+    keys = [key_of(acts.reading, job, acts.namespace) for job in jobs]
     if not dry_run:
         what = keys[0] if len(keys) == 1 else f"{len(keys)} jobs"
-        _confirm(asked, f"End {what}? This cannot be undone.", yes)
+        acts.confirm(f"End {what}? This cannot be undone.", yes)
+    done, lines = [], []
     for key in keys:
-        ended = _changed(asked, partial(Cluster.end, group=key, dry_run=dry_run))
-        shown = ", ".join(map(str, ended)) or "nothing was left of it"
-        typer.echo(f"{_would(dry_run)}cancelled: {key} ({shown})")
+        ended = acts.change(partial(Cluster.end, group=key, dry_run=dry_run))
+        done.append(Done("cancelled", key, tuple(map(str, ended)), dry_run=dry_run))
+        shown = ", ".join(done[-1].objects) or "nothing was left of it"
+        lines.append(f"{_would(dry_run)}cancelled: {key} ({shown})")
+    acts.tell(done, lines)
 
 
+@acting
 def wait(
+    acts: Acting,
     job: Job,
     until: Annotated[str, typer.Option("--for", help="started, ended or succeeded.")] = "started",
     timeout: Annotated[str, typer.Option(help="At most so long: 30m. 0: for ever.")] = "0s",
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    act_as: ActAs = "",
-    server: Server = "",
 ) -> None:
     """Come back when a job has started, or ended."""
     if until not in ("started", "ended", "succeeded"):
@@ -123,27 +81,28 @@ def wait(
         within_s = Duration(timeout if timeout != "0" else "0s").seconds
     except BadDuration as problem:
         raise typer.BadParameter(f"--timeout: {problem}") from None
-    asked = Reading("wait", Source(kubeconfig, server, context=context, act_as=act_as))
-    key = _key_or_typed(asked, job, namespace)
-    said = _changed(asked, lambda cluster: cluster.wait_for(key, until, within_s, _LOOK_S))
+    key = _key_or_typed(acts, job)
+    said = acts.change(lambda cluster: cluster.wait_for(key, until, within_s, _LOOK_S))
     if said is None:
         typer.echo(f"muster wait: {key} has not {until} after {timeout}", err=True)
         raise typer.Exit(TIMEOUT)
     text, is_well = said
-    typer.echo(f"{key} {text}")
+    acts.tell([Done(text, key)], [f"{key} {text}"])
     if not is_well:
         raise typer.Exit(1)
 
 
-def _key_or_typed(asked: Reading, job: str, namespace: str) -> str:
+def _key_or_typed(acts: Acting, job: str) -> str:
     """A job that ended is in no list any more: then it is what was typed."""
-    found = known_job(asked, job, namespace)
+    found = known_job(acts.reading, job, acts.namespace)
     if found is not None:
         return str(found["key"])
-    return job if "/" in job else f"{namespace or context_namespace(asked.source)}/{job}"
+    return job if "/" in job else f"{acts.namespace or context_namespace(acts.source)}/{job}"
 
 
+@acting
 def submit(
+    acts: Acting,
     command: Annotated[list[str], typer.Argument(help="After --: what each pod runs.")] = [],  # noqa: B006
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Manifests, as for kubectl create.")
@@ -168,26 +127,11 @@ def submit(
     time: Annotated[str, typer.Option(help="How long it is expected to run: 4h.")] = "",
     plan: Annotated[str, typer.Option(help="Only if this plan (its token) still holds.")] = "",
     wait: Annotated[bool, typer.Option("--wait", help="Come back when it has started.")] = False,
-    output: Annotated[str, typer.Option("--output", "-o", help="With --dry-run: yaml.")] = "yaml",
-    namespace: Annotated[
-        str,
-        typer.Option(
-            "--namespace",
-            "-n",
-            help="Of objects that name none.",
-            autocompletion=named("namespaces"),
-        ),
-    ] = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = "",
-    act_as: ActAs = "",
-    server: Server = "",
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Start this: manifests, or a Job from flags. Says what was made and its place."""
-    asked = Reading("submit", Source(kubeconfig, server, context=context, act_as=act_as))
-    where = namespace or context_namespace(asked.source) or "default"
+    where = acts.namespace or context_namespace(acts.source) or "default"
     wish = Wish(
         name=name,
         queue=queue,
@@ -203,36 +147,48 @@ def submit(
         time=time,
         command=tuple(command),
     )
-    manifests = _described(wish) if file is None else _read(asked, file, wish)
+    manifests = _described(wish) if file is None else _read(acts, file, wish)
     if dry_run:
-        if output != "yaml":
-            raise typer.BadParameter(f"-o {output}: --dry-run prints yaml")
-        typer.echo(yaml.safe_dump_all(manifests, sort_keys=False).rstrip())
+        typer.echo(_shown(manifests, acts.form))
         return
     if plan:
-        _check_plan(asked, manifests, where, plan, yes)
-    made = _changed(asked, lambda cluster: cluster.create(manifests, where))
-    _tell(asked, made)
+        _check_plan(acts, manifests, where, plan, yes)
+    made = acts.change(lambda cluster: cluster.create(manifests, where))
+    _tell(acts, made)
     if wait:
         for thing in (one for one in made if one.starts):
             key = f"{thing.namespace}/{thing.name}"
-            _changed(
-                asked,
-                partial(Cluster.wait_for, group=key, what="started", within_s=0.0, look_s=_LOOK_S),
+            acts.change(
+                partial(Cluster.wait_for, group=key, what="started", within_s=0.0, look_s=_LOOK_S)
             )
-            typer.echo(f"{key} started")
+            typer.echo(f"{key} started", err=acts.form != "text")
 
 
-def _tell(asked: Reading, made: list[Thing]) -> None:
+def _shown(manifests: list[Any], form: str) -> str:
+    """As kubectl create reads it."""
+    if form == "json":
+        import json
+
+        listed = {"apiVersion": "v1", "kind": "List", "items": manifests}
+        return json.dumps(manifests[0] if len(manifests) == 1 else listed, indent=2)
+    if form == "name":
+        return "\n".join(f"{one['kind']} {one['metadata'].get('name', '')}" for one in manifests)
+    text: str = yaml.safe_dump_all(manifests, sort_keys=False)
+    return text.rstrip()
+
+
+def _tell(acts: Acting, made: list[Thing]) -> None:
+    done, lines = [], []
     for thing in made:
-        key = f"{thing.namespace}/{thing.name}"
+        key = f"{thing.namespace}/{thing.name}".lstrip("/")
+        undo = f"muster cancel {key}" if thing.starts else ""
+        done.append(Done("created", key, (str(thing),), undo))
         watch = f" Watch it: muster why {key}" if thing.starts else ""
-        typer.echo(f"{key} created ({thing}).{watch}")
+        lines.append(f"{key} created ({thing}).{watch}")
+    acts.tell(done, lines)
 
 
-def _check_plan(
-    asked: Reading, manifests: list[Any], namespace: str, token: str, yes: bool
-) -> None:
+def _check_plan(acts: Acting, manifests: list[Any], namespace: str, token: str, yes: bool) -> None:
     """Nothing is submitted where the plan would be another by now."""
     import msgspec
 
@@ -240,12 +196,12 @@ def _check_plan(
 
     question = {"manifest": manifests, "namespace": namespace, "token": token}
     try:
-        found = asked.source.ask("plan", body=msgspec.json.encode(question))
+        found = acts.source.ask("plan", body=msgspec.json.encode(question))
     except NoAnswer as problem:
         typer.echo(f"muster submit: {problem} Nothing was submitted.", err=True)
         raise typer.Exit(BROKEN_PLAN) from None
     if found["evicts"]:
-        _confirm(asked, f"This evicts {evicted(found['evicts'])}. Submit?", yes)
+        acts.confirm(f"This evicts {evicted(found['evicts'])}. Submit?", yes)
 
 
 def _described(wish: Wish) -> list[Any]:
@@ -254,54 +210,20 @@ def _described(wish: Wish) -> list[Any]:
     return [job_manifest(wish)]
 
 
-def _read(asked: Reading, file: Path, wish: Wish) -> list[Any]:
+def _read(acts: Acting, file: Path, wish: Wish) -> list[Any]:
     if said := wish.flags():
         raise typer.BadParameter(f"{', '.join(said)}: write that in {file}, or leave out -f")
     try:
-        found = [one for one in yaml.safe_load_all(read_file(asked, file)) if one is not None]
+        found = [
+            one for one in yaml.safe_load_all(read_file(acts.reading, file)) if one is not None
+        ]
     except yaml.YAMLError as problem:
-        raise asked.failed(f"{file}: is not YAML: {problem}") from None
+        raise acts.reading.failed(f"{file}: is not YAML: {problem}") from None
     wrong = [one for one in found if not isinstance(one, dict) or "kind" not in one]
     if wrong or not found:
-        raise asked.failed(f"{file}: holds no object with a kind: write a manifest")
+        raise acts.reading.failed(f"{file}: holds no object with a kind: write a manifest")
     return found
-
-
-def _confirm(asked: Reading, question: str, yes: bool) -> None:
-    """Asks on a terminal; a script says --yes."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise asked.failed(f"{question} Nobody is there to ask: write --yes.")
-    if not typer.confirm(question):
-        typer.echo("Nothing was done.", err=True)
-        raise typer.Exit(1)
 
 
 def _would(dry_run: bool) -> str:
     return "would be " if dry_run else ""
-
-
-def _changed(asked: Reading, act: Callable[[Cluster], Awaitable[T]]) -> T:
-    """Over a connection of its own, in the name of whoever asks."""
-    from muster.base.clock import SystemClock
-    from muster.cli.serving import Process, connected
-    from muster.client.errors import ApiError, BadAccess, Unreachable
-
-    source = asked.source
-
-    async def over_connection() -> T:
-        clock = SystemClock()
-        process = Process(
-            "cli", kubeconfig=source.kubeconfig, context=source.context, act_as=source.act_as
-        )
-        connection = connected(process, clock, Log("muster", MemorySink(), Level.ERROR))
-        try:
-            return await act(Cluster(connection, clock))
-        finally:
-            await connection.close()
-
-    try:
-        return asyncio.run(over_connection())
-    except (ApiError, BadAccess, CannotChange, Unreachable) as problem:
-        raise failed(asked.command, problem) from None

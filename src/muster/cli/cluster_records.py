@@ -32,6 +32,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     """Where its scheduler shows metrics and debug pages; empty without one."""
     journal: str = ""
     """The folder of its scheduler's journal."""
+    dashboard: str = ""
 
 
 class NameTaken(Exception):

@@ -149,7 +149,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     ),
     "history": _for_people(
         "past",
-        "What happened: starts, evictions, and refusals that changed?",
+        "What happened: starts, ends, evictions, and refusals that changed?",
         "muster history --evictions",
         "muster history team/train --since 7d",
         "muster history -q llm -o csv",

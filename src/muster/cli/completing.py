@@ -1,6 +1,5 @@
 """Names that a shell completes: from a `muster web`, within a moment or not at all."""
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from muster.cli.asking import SERVER, NoAnswer, ask_server
+from muster.cli.asking import NoAnswer, Source, ask_server
 
 WITHIN_S: Final = 0.3
 """Whoever presses TAB waits for no server. Reading the cluster itself takes longer than this."""
@@ -20,13 +19,13 @@ def named(of: str) -> _Complete:
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         given: Mapping[str, Any] = ctx.params
-        server = given.get("server") or os.environ.get(SERVER, "")
+        source = Source(
+            given.get("kubeconfig"), given.get("server") or "", context=given.get("context") or ""
+        )
         namespace = given.get("namespace") or ""
         # Of a job in the namespace that is named already the rest is typed.
         before = f"{namespace}/" if of == "jobs" and namespace and "/" not in incomplete else ""
-        if not server:
-            return []
-        found = _asked(server, of, before + incomplete, given.get("token_file"))
+        found = _asked(source, of, before + incomplete, given.get("token_file"))
         return [one.removeprefix(before) for one in found]
 
     return complete
@@ -39,13 +38,15 @@ def codes(incomplete: str) -> list[str]:
     return [code for code in map(str, CODES) if code.startswith(incomplete)]
 
 
-def _asked(server: str, of: str, begins: str, token_file: Path | None) -> list[str]:
+def _asked(source: Source, of: str, begins: str, token_file: Path | None) -> list[str]:
     """In a thread that is left alone when it takes too long: a socket's patience is no bound."""
     found: list[str] = []
 
     def ask() -> None:
         query = {"of": of, "begins": begins}
         try:
+            if not (server := source.named_server):
+                return
             items = ask_server(server, "names", query, b"", WITHIN_S, token_file)["items"]
             found.extend(str(one["name"]) for one in items)
         except (NoAnswer, KeyError, TypeError):

@@ -1,6 +1,5 @@
 """muster dashboard: open the dashboard that runs, or say how to start one."""
 
-import os
 import urllib.error
 import urllib.request
 import webbrowser
@@ -10,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from muster.cli.asking import SERVER, NoAnswer, ask_server
+from muster.cli.asking import NoAnswer, Source, ask_server
 from muster.cli.failing import failed, unreadable
 
 _DEFAULT_PORT = 8765
@@ -19,7 +18,9 @@ _WITHIN_S = 5.0
 
 def dashboard(
     server: Annotated[str, typer.Option(help="Its address; or MUSTER_SERVER.")] = "",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="On this machine.")] = _DEFAULT_PORT,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="On this machine; 0: of muster up, else 8765.")
+    ] = 0,
     token_file: Annotated[
         Path | None,
         typer.Option(help="Log the browser in with the token in this file; it stays on this side."),
@@ -27,7 +28,8 @@ def dashboard(
     opens: Annotated[bool, typer.Option("--open/--no-open", help="In a browser.")] = True,
 ) -> None:
     """Print the address of the dashboard, and open it."""
-    where = (server or os.environ.get(SERVER, "") or f"http://127.0.0.1:{port}").rstrip("/")
+    known = server or (f"http://127.0.0.1:{port}" if port else Source().named_server)
+    where = (known or f"http://127.0.0.1:{_DEFAULT_PORT}").rstrip("/")
     if not where.startswith(("http://", "https://")):
         raise failed("dashboard", f"--server {where!r}: write http://host:port")
     try:

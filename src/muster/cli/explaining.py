@@ -73,7 +73,8 @@ def why_lines(
     lines += change_lines(found["changes"])
     if not found["changes"] and found["is_complete"]:
         lines.append("No single change of the job, its queue or its place would start it now.")
-    return lines
+    more = "" if all_reasons else f"More: muster why {found['job']} --all   "
+    return [*lines, f"{more}What the code means: muster reasons {found['code']}"]
 
 
 def _decided_lines(decided: list[Mapping[str, Any]]) -> list[str]:
@@ -144,7 +145,10 @@ def when(
     if job:
         return _when(asked, key_of(asked, job, namespace))
     found = asked.ask("when", {"queue": queue, "limit": "1000"})
-    items = [{"job": key, **start} for key, start in found["items"].items()]
+    waiting = _waiting(asked, queue) if found["items"] else {}
+    items = [
+        _with_need({"job": key, **start}, waiting.get(key)) for key, start in found["items"].items()
+    ]
     notes = [] if items else ["Nothing waits."]
     return Answer({**found, "items": items}, _STARTS, "job", notes=notes)
 
@@ -177,15 +181,29 @@ def between(start: Row) -> str:
     return f"{first} .. {last}"
 
 
+_KNOWN_FROM: Final = {
+    "given": "as their owners say",
+    "learned": "as such jobs took before",
+    "limit": "by their time limit",
+    "none": "not known",
+}
+
+
 def _basis(start: Row) -> str:
+    """How much of what is in use ends when, and how that is known."""
     if start["at"] is None and start["why_not"]:
         return str(start["why_not"])
-    parts = [f"{name} {amount(round(value, 2))}" for name, value in start["basis"].items()]
+    parts = (
+        f"{value:.0%} {_KNOWN_FROM.get(name, name)}"
+        for name, value in start["basis"].items()
+        if value
+    )
     return ", ".join(parts) or "-"
 
 
 _STARTS: Final = [
     Column("JOB", lambda one: one["job"], field="job"),
+    Column("NEEDS", lambda one: _needs(one), field="needs.gpus"),
     Column("START", start_text, field="at"),
     Column("BETWEEN", between),
     Column("BASIS", _basis),
@@ -202,15 +220,20 @@ def priority(
 ) -> Answer:
     """Who is served next, and which rule put it there?"""
     found = asked.ask("priority", {"queue": queue, "limit": str(limit)})
-    needs = {}
-    if found["items"] and asked.is_for_people:
-        listed = asked.ask("jobs", {"state": "waiting", "queue": queue, "limit": "1000"})
-        needs = {one["key"]: one for one in listed["items"]}
+    needs = _waiting(asked, queue) if found["items"] else {}
     items = [_with_need(one, needs.get(one["job"])) for one in found["items"]]
     notes = [] if items else ["Nothing waits."]
     if found["total"] > len(items):
         notes.append(f"{len(items)} of {amount(found['total'])} shown; --limit 1000 shows more")
     return Answer({**found, "items": items}, _PLACES, "job", notes=notes)
+
+
+def _waiting(asked: Reading, queue: str) -> Mapping[str, Row]:
+    """Jobs that wait, by name; none where nobody shows a column of them."""
+    if not asked.is_for_people:
+        return {}
+    listed = asked.ask("jobs", {"state": "waiting", "queue": queue, "limit": "1000"})
+    return {one["key"]: one for one in listed["items"]}
 
 
 def _with_need(place: Row, job: Row | None) -> dict[str, Any]:

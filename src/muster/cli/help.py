@@ -9,12 +9,20 @@ from typing import Any
 from typer.core import TyperCommand
 
 _OPTIONS = "Options"
+_CLIENT = {"--dry-run=client": "--dry-run"}
 
 
 class PlainCommand(TyperCommand):
     """A command whose help begins with examples."""
 
     examples: tuple[str, ...] = ()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """What kubectl's users type: `--dry-run=client` is what `--dry-run` is here."""
+        own = args.index("--") if "--" in args else len(args)
+        return super().parse_args(
+            ctx, [_CLIENT.get(one, one) if at < own else one for at, one in enumerate(args)]
+        )
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.format_usage(ctx, formatter)

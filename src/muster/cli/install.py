@@ -26,7 +26,13 @@ from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import load_access
 from muster.client.live_access import LiveAccess
 from muster.lab.volcano_kinds import definitions as other_kinds
-from muster.services.operator.bootstrap import Choices, defaults, definitions, operator_objects
+from muster.services.operator.bootstrap import (
+    Choices,
+    defaults,
+    definitions,
+    operator_objects,
+    removed,
+)
 from muster.services.operator.decide import usable_config
 from muster.services.operator.objects import DEFINITION, Wanted
 from muster.services.operator.settings import Release
@@ -101,7 +107,7 @@ def uninstall(
 ) -> None:
     """Remove the services and what the operator made. Queues, pod groups and running pods stay."""
     choices = Choices(config=_config_of(None, namespace))
-    wants = [*definitions(), *operator_objects(choices)]
+    wants = removed(choices)
 
     async def work(installer: Installer) -> None:
         await installer.check(wants, ("get", "delete"))

@@ -16,7 +16,7 @@ from muster.api.meta import Key
 from muster.api.shard import SchedulingShard
 from muster.base.clock import Clock
 from muster.client.connection import Call, Connection
-from muster.client.errors import Conflict, NotFound
+from muster.client.errors import ApiError, Conflict, NotFound, Unreachable, described
 from muster.client.kinds import Plain, plain_kind
 from muster.client.read import Reader, Selection
 from muster.client.transport import Request
@@ -47,6 +47,8 @@ _REVIEW: Final = plain_kind(
 )
 _PASSING: Final = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
 _OURS: Final = f"{names.LABEL_MANAGED_BY}={names.SERVICE_OPERATOR}"
+_SERVED_WITHIN_S: Final = 120.0
+_GONE_WITHIN_S: Final = 300.0
 Say = Callable[[str], None]
 
 
@@ -167,22 +169,23 @@ class Installer:
             self.say(f"{step.verb}d {want}")
 
     async def _apply(self, want: Wanted) -> None:
-        """A kind that was just made is not served at once."""
-        for attempt in range(60):
+        """A kind that was just made is not served at once, nor by all API servers at one time."""
+        until_s = self.clock.monotonic_s() + _SERVED_WITHIN_S
+        while True:
             try:
                 await self._writer.apply(want.kind, want.key, want.body, force=True)
                 return
-            except NotFound:
-                if attempt == 59:
+            except ApiError as error:
+                if not _is_early(error) or self.clock.monotonic_s() >= until_s:
                     raise
-                await self.clock.sleep(0.5)
+            await self.clock.sleep(0.5)
 
     async def wait(self, release: Release, namespace: str, within_s: float) -> None:
         """Until Config and all shards are ready, and all that runs for them is of this release;
         says what is missing as it changes."""
         until_s = self.clock.monotonic_s() + within_s
         said = ""
-        while missing := await self._missing(release, namespace):
+        while missing := await self._missing_so_far(release, namespace):
             if missing != said:
                 self.say(f"waiting: {missing}")
                 said = missing
@@ -190,6 +193,14 @@ class Installer:
                 raise NotInTime(f"not ready after {within_s:g} s: {missing}")
             await self.clock.sleep(1.0)
         self.say("ready")
+
+    async def _missing_so_far(self, release: Release, namespace: str) -> str:
+        try:
+            return await self._missing(release, namespace)
+        except (ApiError, Unreachable) as error:
+            if isinstance(error, ApiError) and not _is_early(error):
+                raise
+            return described(error)
 
     async def _missing(self, release: Release, namespace: str) -> str:
         config, shards = [
@@ -234,10 +245,19 @@ class Installer:
             return []  # The kind itself is gone.
 
     async def _until_gone(self, namespace: str) -> None:
-        selection = Selection(namespace, labels=_OURS)
+        """Something may hold them: a finalizer, or a cluster in which nobody collects garbage."""
+        selection, said = Selection(namespace, labels=_OURS), ""
+        until_s = self.clock.monotonic_s() + _GONE_WITHIN_S
         while left := (await self._reader.list(DEPLOYMENT, selection)).objects:
             names_left = ", ".join(sorted(one["metadata"]["name"] for one in left))
-            self.say(f"waiting for the end of {names_left}")
+            if names_left != said:
+                self.say(f"waiting for the end of {names_left}")
+                said = names_left
+            if self.clock.monotonic_s() >= until_s:
+                raise NotInTime(
+                    f"still there after {_GONE_WITHIN_S:g} s: {names_left}: see what holds them "
+                    f"(metadata.finalizers), and run this again"
+                )
             await self.clock.sleep(2.0)
 
     async def _delete(self, kind: Kind[Any], key: Key) -> None:
@@ -246,6 +266,12 @@ class Installer:
         except (NotFound, Conflict):
             return
         self.say(f"removed {kind.kind} {key}")
+
+
+def _is_early(error: ApiError) -> bool:
+    """Said by an API server that does not serve our kinds yet (of several one may, and another
+    not), or that is about to go or has just come."""
+    return isinstance(error, NotFound) or error.is_passing
 
 
 def _images(configs: Iterable[Plain], shards: Iterable[Plain], release: Release) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """muster jobs: what runs, what waits, why, since when, and who is next?"""
 
+import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
@@ -15,6 +17,7 @@ _SERVER_SORTS: Final = frozenset(
     {"key", "queue", "state", "priority", "gpus", "pods", "created", "reason"}
 )
 _NEVER: Final = frozenset({"never", "broken"})
+_EVICTED_S: Final = 7 * 86400.0
 
 
 @reading
@@ -55,14 +58,16 @@ def jobs(
     starts: Annotated[
         bool, typer.Option("--starts", help="With when they start: takes seconds.")
     ] = False,
+    mine: Annotated[
+        bool, typer.Option("--mine", help="Of MUSTER_USER, or of who is logged in here.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=0, help="How many at most; 0: all.")] = 200,
 ) -> Answer:
     """What runs, what waits, why, and since when?"""
     if name:
         return _one(asked, key_of(asked, name, namespace))
-    if shapes:
-        return _shapes(asked)
     where = "" if all_namespaces else namespace or context_namespace(asked.source)
+    user = user or (_me() if mine else "")
     by = asked.sort_by.removeprefix("-").lower()
     is_ordered = by in _SERVER_SORTS or by == "age"
     query = {
@@ -73,10 +78,16 @@ def jobs(
         "code": reason,
         "category": category,
         "node": on,
+    }
+    if shapes:
+        return _shapes(asked, query)
+    query |= {
         "sort": _server_sort(asked.sort_by) if is_ordered else "",
     }
     found = _pages(asked, query, limit if is_ordered or not by else 0)
     items = with_places(asked, found["items"])
+    if asked.is_wide:
+        items = _with_evictions(asked, items)
     if starts:
         items = _with_starts(asked, items)
     notes = [] if items else [_none(where, state, queue, user, reason, category, on)]
@@ -84,6 +95,16 @@ def jobs(
         notes.append(f"{len(items)} of {amount(found['total'])} jobs shown; --limit 0 shows all")
     columns = _columns(has_namespace=bool(where))
     return Answer({**found, "items": items}, columns, "key", notes=notes, is_ordered=is_ordered)
+
+
+def _me() -> str:
+    """As jobs name their user: by a label that whoever submits writes."""
+    import getpass
+
+    try:
+        return os.environ.get("MUSTER_USER", "") or getpass.getuser()
+    except (OSError, KeyError):
+        raise typer.BadParameter("--mine: nobody is logged in here; say MUSTER_USER") from None
 
 
 def _server_sort(by: str) -> str:
@@ -118,6 +139,14 @@ def with_places(asked: Reading, items: list[Any]) -> list[Any]:
 def _with_starts(asked: Reading, items: list[Any]) -> list[Any]:
     found = asked.ask("when", {"limit": "1000"})["items"]
     return [{**one, "start": found.get(one["key"])} for one in items]
+
+
+def _with_evictions(asked: Reading, items: list[Any]) -> list[Any]:
+    """How often each was evicted in the last days; None where no journal is read."""
+    query = {"kind": "evicted", "since": f"{now_s() - _EVICTED_S:.0f}", "limit": "1000"}
+    found = asked.try_ask("history", query)
+    counts = Counter[str]() if found is None else Counter(one["job"] for one in found["items"])
+    return [{**one, "evictions": None if found is None else counts[one["key"]]} for one in items]
 
 
 def _none(where: str, *filters: str) -> str:
@@ -192,6 +221,7 @@ _JOBS: Final = [
     Column("PREEMPTIBLE", lambda job: "yes" if job["preemptible"] else "no", is_wide=True),
     Column("NODES", lambda job: amount(job["nodes"]), True, True, "nodes"),
     Column("RAN", lambda job: _ran(job), True, True, "started"),
+    Column("EVICTED", lambda job: amount(job.get("evictions")), True, True, "evictions"),
     Column("SHAPE", lambda job: str(job["shape"]), True, True, "shape"),
     Column("MESSAGE", lambda job: _reason(job, "message"), is_wide=True),
 ]
@@ -244,9 +274,13 @@ def _page(found: Row, story: list[Any] | None) -> list[str]:
     return [*lines, f"More: muster why {job['key']}"]
 
 
-def _shapes(asked: Reading) -> Answer:
-    found = asked.ask("shapes")
-    notes = [] if found["items"] else ["Nothing waits."]
+def _shapes(asked: Reading, query: Mapping[str, str]) -> Answer:
+    """Of what waits and matches."""
+    if query["state"] not in ("", "waiting"):
+        raise typer.BadParameter(f"--shapes --state {query['state']}: shapes are of what waits")
+    found = asked.ask("shapes", {**query, "state": ""})
+    nobody = "No such jobs wait: leave out a filter." if any(query.values()) else "Nothing waits."
+    notes = [] if found["items"] else [nobody]
     return Answer(found, _SHAPES, "id", notes=notes)
 
 

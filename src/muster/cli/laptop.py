@@ -34,6 +34,7 @@ from muster.cli.kubeconfig_file import KubeconfigFile, NotOurs
 from muster.cli.pages import PAGE_ADDRESSES, address
 from muster.cli.web import DEFAULT_LISTEN, Site, build_web
 from muster.engine.config.reader import ConfigError
+from muster.engine.profiles.known import profile_of
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.control_plane import ADMIN, ControlPlane, Setup
 from muster.lab.demo import Demo, demo_manifests
@@ -82,6 +83,18 @@ class UpOptions:
     """Of the scheduler's pages; None: the usual one if it is free."""
     ecosystem: bool = True
     """With what people have beside a scheduler: see `muster.lab.ecosystem`."""
+
+    @property
+    def native_conf(self) -> Path | None:
+        """That of the scheduler of our own objects, which is there beside another profile's."""
+        return self.scheduler_conf if self.profile.speaks_kai else None
+
+    @property
+    def dialect_conf(self) -> Path | None:
+        """That of the other profile's scheduler: the one that is named, else that of its demo."""
+        if self.profile not in _DEMOS:
+            return None if self.profile.speaks_kai else self.scheduler_conf
+        return self.scheduler_conf or demo_manifests(self.profile) / "scheduler.conf"
 
 
 Home = Cluster | KubeCluster
@@ -150,11 +163,11 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
     options = replace(options, runs_demo=options.runs_demo and not is_resumed)
     past = _past(options, clock, stack)
     ours = Installation(
-        conf_file=options.scheduler_conf or past.conf,
+        conf_file=options.native_conf or past.conf,
         usage_store=past.store,
         usage_in_cluster=True,
         dialect=options.profile,
-        dialect_conf=_dialect_conf(options.profile),
+        dialect_conf=options.dialect_conf,
         cycle_log_folder=past.folder.parent / "cycles",
         journal_folder=past.folder.parent / "journal",
         scheduler_pages=None if port is None else (_LOOPBACK, port),
@@ -170,7 +183,8 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
     dashboard = await _dashboard(options, started.home, ours)
     pages = "" if port is None else f"http://{_LOOPBACK}:{port}"
     journal = "" if port is None else str(ours.journal_folder)
-    held.write(msgspec.structs.replace(record, url=started.url, pages=pages, journal=journal))
+    record = msgspec.structs.replace(record, url=started.url, pages=pages)
+    held.write(msgspec.structs.replace(record, journal=journal, dashboard=dashboard))
     _announce(options, started, dashboard, pages, clock.monotonic_s() - began_s)
     return await _run_demo(options, started.home, clock, past) if options.runs_demo else True
 
@@ -400,19 +414,27 @@ def _announce(
         "",
         f"  export KUBECONFIG={options.kubeconfig.resolve()}",
         "  kubectl get nodes",
-        "  kubectl get queues,podgroups -A",
+        f"  kubectl get {queues_and_groups(options.profile)} -A",
         "  kubectl get pods -o wide",
+        *(["  muster status", "  muster jobs"] if dashboard else []),
     ]
     if pages:
         lines += ["", f"Its scheduler shows {pages}/metrics and {pages}/debug"]
     typer.echo("\n".join(lines))
 
 
+def queues_and_groups(profile: ProfileName) -> str:
+    """Queues and groups as kubectl finds them: several systems have kinds of these names, and of
+    short names it takes the first.
+    """
+    spoken = profile_of(profile.value)
+    if spoken is None:
+        return "queues,podgroups"
+    group, queue = spoken.reads[:2]
+    return f"{queue.full_name},{group.full_name}"
+
+
 _DEMOS: Final = {ProfileName.VOLCANO: VolcanoDemo, ProfileName.KUBE_BATCH: KubeBatchDemo}
-
-
-def _dialect_conf(profile: ProfileName) -> Path | None:
-    return demo_manifests(profile) / "scheduler.conf" if profile in _DEMOS else None
 
 
 async def _run_demo(options: UpOptions, home: Home, clock: Clock, past: DemoPast) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from muster.api.group_names import owner_name
 from muster.cli.reading import Reading, context_namespace
 
 _SHOWN_MAX: Final = 8
@@ -43,7 +44,7 @@ def _is_meant(job: Mapping[str, Any], first: str, second: str, namespace: str) -
     if first.lower() in ("pod", "pods", "po") and second:
         name = name.rpartition("-")[0] or name
     # Groups of ours are called by their owner, with its uid behind.
-    if key_name != name and not key_name.startswith(f"pg-{name}-"):
+    if name not in (key_name, owner_name(key_name)):
         return False
     kinds = ("pod", "pods", "po", "podgroup", job["kind"].lower(), f"{job['kind'].lower()}s")
     if not second or first.lower() in kinds:

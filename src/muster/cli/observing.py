@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from muster.base.clock import SystemClock
 from muster.base.log import Log
 from muster.base.offload import in_thread
 from muster.cli.serving import Process, connected
+from muster.cli.spinner import Doing
 from muster.client.connection import Connection
 from muster.client.errors import ApiError, Unauthorized, Unreachable
 from muster.client.read import Reader
@@ -38,7 +39,9 @@ class NotSeen(Exception):
     """The cluster could not be read, and why."""
 
 
-def moment_of(seen: Observation) -> Moment:
+def moment_of(seen: Observation, before: Moment | None = None) -> Moment:
+    # Who must evict first may wait for reasons of its own: a scheduler remembers more than we do.
+    starts, known = {one.job for one in seen.result.plan.binds}, before.undone if before else {}
     session = Session(seen.snapshot, seen.active.policy, seen.now_s)
     return Moment(
         seen.snapshot,
@@ -47,6 +50,7 @@ def moment_of(seen: Observation) -> Moment:
         seen.now_s,
         seen.number,
         seen.took_s,
+        {job: known.get(job, seen.now_s) for job in sorted(starts)},
     )
 
 
@@ -120,8 +124,18 @@ async def _is_done(awaited: Collection[asyncio.Future[Any]]) -> bool:
     return bool(done)
 
 
+def _progress(missing: Sequence[str]) -> str:
+    """What is still to be read."""
+    kinds = [one.partition(":")[0].partition(".")[0] for one in missing if one.endswith("listing")]
+    return f"reading the cluster: {', '.join(kinds)}" if kinds else "deciding"
+
+
 async def look_once(
-    process: Process, config: SchedulerServiceConfig, within_s: float, log: Log
+    process: Process,
+    config: SchedulerServiceConfig,
+    within_s: float,
+    log: Log,
+    doing: Doing | None = None,
 ) -> Look:
     """Read the cluster, decide once, and let go of it."""
     connection = connected(process, SystemClock(), log)
@@ -140,6 +154,8 @@ async def look_once(
             while not await _is_done((running, seen)):
                 if refused := supervisor.refused():
                     raise NotSeen(refused_sentence(refused, process.context))
+                if doing is not None:
+                    doing.what = _progress(supervisor.readiness())
             if running.done():
                 running.result()
             cluster.newest = await seen

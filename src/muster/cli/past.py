@@ -8,7 +8,7 @@ import typer
 from muster.cli.completing import named
 from muster.cli.moments import ago_s, clock_time, lasted, parsed
 from muster.cli.naming import known_job
-from muster.cli.reading import Answer, Reading, reading
+from muster.cli.reading import Answer, Reading, context_namespace, reading
 from muster.cli.tables import Column, Row, amount, counted
 
 _BY: Final = ("queue", "user", "job", "day")
@@ -37,7 +37,7 @@ def history(
     user: Annotated[str, typer.Option("--user", "-u", help="Of this user.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 200,
 ) -> Answer:
-    """What happened: starts, evictions, and refusals that changed?"""
+    """What happened: starts, ends, evictions, and refusals that changed?"""
     since_s, until_s = ago_s(since, "--since"), ago_s(until, "--until")
     found = asked.ask(
         "history",
@@ -66,9 +66,9 @@ def _key(asked: Reading, job: str, namespace: str) -> str:
     found = known_job(asked, job, namespace)
     if found is not None:
         return str(found["key"])
-    if "/" not in job:
-        raise asked.failed(f"no job {job} is there now: write NAMESPACE/NAME of its pod group")
-    return job
+    return (
+        job if "/" in job else f"{namespace or context_namespace(asked.source) or 'default'}/{job}"
+    )
 
 
 _EVENTS: Final = [
@@ -116,6 +116,9 @@ def event_text(event: Mapping[str, Any]) -> str:
             return f"waits: {_because(event)}"
         case "started" | "promised":
             return f"{event['kind']}: {size} on {', '.join(event['nodes'][:3])}"
+        case "ended":
+            why = f", {event['because']}" if event["because"] else ""
+            return f"ended: {size}, ran {lasted(event['ran_s'])}{why}"
     whom = f" for {event['for']}" if event["for"] else ""
     return f"{event['kind']} by {event['by']}{whom}: {size}, ran {lasted(event['ran_s'])}"
 

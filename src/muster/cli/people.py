@@ -13,6 +13,8 @@ from muster.cli.tables import Column, Row, age, amount, counted
 _BAR: Final = 20
 _RESOURCES: Final = ("gpu", "cpu", "memory")
 _HOUR_S: Final = 3600.0
+_UNDONE_S: Final = 60.0
+"""Jobs that could run, and that nobody has started for so long: the scheduler may not be there."""
 
 
 @reading
@@ -37,7 +39,7 @@ def _parts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         (
             found["cluster"] or "cluster",
             f"{amount(gpus['all'])} GPUs   {amount(gpus['used'])} used   "
-            f"{amount(gpus['free'])} free{out}",
+            f"{amount(gpus['free'])} free{out}   {_cycle(found['cycle'])}",
         ),
         (
             "jobs",
@@ -57,7 +59,19 @@ def _parts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     if found["nodes"]:
         closed = "   ".join(f"{one['name']} {one['state']}" for one in found["nodes"])
         lines.append(("nodes", closed))
+    if longest := found.get("longest"):
+        lines.append(("longest", f"{longest['job']} waits for {age(now_s() - longest['since'])}"))
+    undone = found.get("undone")
+    if undone and now_s() - undone["since"] >= _UNDONE_S:
+        jobs_, since = counted(undone["jobs"], "job"), age(now_s() - undone["since"])
+        text = f"{jobs_} could start for {since} and nobody does it, {undone['first']} first: "
+        lines.append(("idle", f"{text}the scheduler may be down, or have another configuration"))
     return lines
+
+
+def _cycle(cycle: Mapping[str, Any]) -> str:
+    took = f", took {cycle['took_ms']:.0f} ms" if cycle["took_ms"] else ""
+    return f"cycle {amount(cycle['number'])}, {age(now_s() - cycle['at'])} ago{took}"
 
 
 def _last_hour(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:

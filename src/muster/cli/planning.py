@@ -51,6 +51,9 @@ def plan(
     nodes: Annotated[
         list[str], typer.Option(help="Without -f: NODE=COUNT, with so many more like it?")
     ] = [],  # noqa: B006
+    without: Annotated[
+        list[str], typer.Option(help="Without -f: NODE, who goes and starts if it is lost?")
+    ] = [],  # noqa: B006
     hours: Annotated[
         float,
         typer.Option(min=0, max=24, help="Without -f: how far to look ahead; 0: at once only."),
@@ -58,10 +61,15 @@ def plan(
 ) -> Answer:
     """Would it start now, where, and at whose cost? Nothing is submitted."""
     if file is None:
-        return _what_if(asked, conf, quota, nodes, hours)
-    if conf is not None or quota or nodes or hours:
+        changes = {
+            "queues": dict(map(_changed_quota, quota)),
+            "added_nodes": dict(map(_more_nodes, nodes)),
+            "without_nodes": without,
+        }
+        return _what_if(asked, conf, changes, hours)
+    if conf is not None or quota or nodes or without or hours:
         raise typer.BadParameter(
-            "--conf, --quota, --nodes and --hours ask about the policy: leave out -f"
+            "--conf, --quota, --nodes, --without and --hours ask about the policy: leave out -f"
         )
     found = ask_plan(asked, _with_queue(read_file(asked, file), queue), namespace)
     code = _VERDICTS.get(found["verdict"], NOT_NOW)
@@ -140,18 +148,13 @@ def _interval(start: Row) -> str:
     return f", between {between(start)}" if start["at"] else f": {start['why_not']}"
 
 
-def _what_if(
-    asked: Reading, conf: Path | None, quota: list[str], nodes: list[str], hours: float
-) -> Answer:
-    if conf is None and not quota and not nodes:
+def _what_if(asked: Reading, conf: Path | None, changes: Mapping[str, Any], hours: float) -> Answer:
+    if conf is None and not any(changes.values()):
         raise typer.BadParameter(
-            "write -f FILE, or --quota QUEUE=GPUS, --conf FILE or --nodes NODE=COUNT"
+            "write -f FILE, or --quota QUEUE=GPUS, or --conf FILE, or --nodes NODE=COUNT, "
+            "or --without NODE"
         )
-    question: dict[str, Any] = {
-        "queues": dict(map(_changed_quota, quota)),
-        "added_nodes": dict(map(_more_nodes, nodes)),
-        "hours": hours,
-    }
+    question: dict[str, Any] = {**changes, "hours": hours}
     if conf is not None:
         question["conf"] = read_file(asked, conf)
     found = asked.ask("whatif", body=msgspec.json.encode(question))
@@ -185,6 +188,8 @@ def _ahead_lines(ahead: Mapping[str, Any]) -> list[str]:
         lines.append(f"  {'sooner' if by < 0 else 'later':<9} {job} by {abs(by):g} min")
     if len(moved) > SHOWN_MAX:
         lines.append(f"            and {len(moved) - SHOWN_MAX} more")
+    for job, wait in list(ahead["restarts_min"].items())[:SHOWN_MAX]:
+        lines.append(f"  restarts  {job} in {wait:g} min")
     for queue, (before, after) in ahead["held"].items():
         if before != after:
             lines.append(
@@ -204,7 +209,11 @@ def _diff_lines(found: Mapping[str, Any]) -> list[str]:
             more = len(found[field]) - SHOWN_MAX
             shown = ", ".join(found[field][:SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
             lines.append(f"  {title:<9} {shown}")
-    for title, field in (("evicts", "evicted_only_with"), ("spares", "evicted_only_without")):
+    for title, field in (
+        ("evicts", "evicted_only_with"),
+        ("spares", "evicted_only_without"),
+        ("displaces", "displaced"),
+    ):
         if found[field]:
             lines.append(f"  {title:<9} {evicted(found[field])}")
     for queue, (before, after) in found["shares"].items():

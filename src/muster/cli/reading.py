@@ -17,11 +17,13 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from muster.api.group_names import for_people
 from muster.base.clock import SystemClock
 from muster.cli.asking import NOTHING, NoAnswer, Source
 from muster.cli.failing import failed
 from muster.cli.following import News, follow
 from muster.cli.screen import Places, Screen, wait_or_quit
+from muster.cli.spinner import busy
 from muster.cli.tables import (
     FORMS,
     BadColumn,
@@ -37,7 +39,7 @@ from muster.cli.tables import (
 EVERY_S: Final = 2.0
 _UNTOLD_S: Final = 30.0
 _COLOURS: Final = ("auto", "always", "never")
-_COMMON_PANEL: Final = "Flags of all commands that read"
+_COMMON_PANEL: Final = "Flags of all such commands"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +91,23 @@ class Reading:
     def ask(self, path: str, query: Mapping[str, str] = NOTHING, body: bytes = b"") -> Any:
         """The answer of /api/v1/PATH, or the end of the command with what is wrong."""
         try:
-            return self.source.ask(path, query, body)
+            return self._asked(path, query, body)
         except NoAnswer as problem:
             raise self.failed(problem) from None
 
     def try_ask(self, path: str, query: Mapping[str, str] = NOTHING) -> Any | None:
         """The answer, or None where there is none."""
         try:
-            return self.source.ask(path, query)
+            return self._asked(path, query)
         except NoAnswer:
             return None
+
+    def _asked(self, path: str, query: Mapping[str, str], body: bytes = b"") -> Any:
+        """What is watched is on the screen already: nothing is said beside it."""
+        if self.watches:
+            return self.source.ask(path, query, body)
+        with busy(self.source.doing.what) as self.source.doing:
+            return self.source.ask(path, query, body)
 
     def failed(self, problem: object) -> typer.Exit:
         return failed(self.command, problem)
@@ -187,10 +196,13 @@ def _lines(asked: Reading, answer: Answer, rows: Sequence[Row]) -> list[str]:
         return text.split("\n") if text else []
     width = 0 if asked.is_wide else _width()
     if answer.page is not None and not asked.columns:
-        return [cut(line, width) for line in answer.page()]
+        return [cut(for_people(line), width) for line in answer.page()]
     shown = [one for one in columns if asked.is_wide or asked.columns or not one.is_wide]
     # Without rows there is a sentence in place of a table.
-    return table_lines(shown, rows, asked.headers, width, asked.colours) if rows else []
+    if not rows:
+        return []
+    is_raw = bool(asked.columns)
+    return table_lines(shown, rows, asked.headers, width, asked.colours, is_raw=is_raw)
 
 
 def _watch(asked: Reading, body: Callable[[Reading], Answer]) -> None:
@@ -264,40 +276,45 @@ def _fields(item: Mapping[str, Any]) -> list[Column]:
     return chosen(",".join(item))
 
 
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def option(
+    name: str, kind: Any, help: str, default: Any, *flags: str, **more: Any
+) -> inspect.Parameter:
+    """A flag that several commands have."""
+    annotation = Annotated[
+        kind, typer.Option(*flags, help=help, rich_help_panel=_COMMON_PANEL, **more)
+    ]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
 
 
-def _option(kind: Any, help: str, *names: str, **more: Any) -> Any:
-    return Annotated[kind, typer.Option(*names, help=help, rich_help_panel=_COMMON_PANEL, **more)]
-
-
 ACCESS: Final = (
-    _parameter(
+    option(
         "kubeconfig",
-        _option(Path | None, "The cluster; without it KUBECONFIG or ~/.kube/config."),
+        Path | None,
+        "The cluster; without it KUBECONFIG or ~/.kube/config.",
         None,
     ),
-    _parameter("context", _option(str, "Of the kubeconfig."), ""),
-    _parameter("act_as", _option(str, "Act as this user.", "--as"), ""),
+    option("context", str, "Of the kubeconfig.", ""),
+    option("act_as", str, "Act as this user.", "", "--as"),
 )
 """Flags that say which cluster, and as whom."""
+SERVER: Final = (
+    option("server", str, "Ask this muster web (http://host:port); or MUSTER_SERVER.", ""),
+    option("token_file", Path | None, "With the token for --server.", None),
+)
+"""Flags that say who is asked in its place."""
 _COMMON: Final = (
-    _parameter("output", _option(str, f"{', '.join(FORMS)}.", "--output", "-o"), "table"),
-    _parameter("columns", _option(str, "Fields of the JSON, as columns: key,gpus.asked."), ""),
-    _parameter("sort_by", _option(str, "A column or field; - before it: descending."), ""),
-    _parameter("watch", _option(bool, "Again and again, in place.", "--watch", "-w"), False),
-    _parameter("color", _option(str, f"{', '.join(_COLOURS)}; or NO_COLOR."), "auto"),
-    _parameter("no_headers", _option(bool, "Rows only.", "--no-headers"), False),
-    _parameter(
-        "server", _option(str, "Ask this muster web (http://host:port); or MUSTER_SERVER."), ""
-    ),
-    _parameter("token_file", _option(Path | None, "With the token for --server."), None),
+    option("output", str, f"{', '.join(FORMS)}.", "table", "--output", "-o"),
+    option("columns", str, "Fields of the JSON, as columns: key,gpus.asked.", ""),
+    option("sort_by", str, "A column or field; - before it: descending.", ""),
+    option("watch", bool, "Again and again, in place.", False, "--watch", "-w"),
+    option("color", str, f"{', '.join(_COLOURS)}; or NO_COLOR.", "auto"),
+    option("no_headers", bool, "Rows only.", False, "--no-headers"),
+    *SERVER,
     *ACCESS,
-    _parameter("scheduler_conf", _option(Path | None, "The scheduler's configuration file."), None),
-    _parameter("request_timeout", _option(float, "Seconds to wait for an answer."), 60.0),
+    option("scheduler_conf", Path | None, "The scheduler's configuration file.", None),
+    option("request_timeout", float, "Seconds to wait for an answer.", 60.0),
 )
 _NAMES: Final = tuple(one.name for one in _COMMON)
 

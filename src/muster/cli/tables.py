@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
+from muster.api.group_names import for_people
+
 FORMS: Final = ("table", "wide", "json", "yaml", "name", "csv")
 Row = Mapping[str, Any]
 _GAP: Final = "   "
@@ -68,9 +70,15 @@ def table_lines(
     headers: bool = True,
     width_max: int = 0,
     colours: bool = False,
+    *,
+    is_raw: bool = False,
 ) -> list[str]:
-    """Capitals, three spaces, no lines. `width_max`: where the last column is cut; 0: nowhere."""
-    cells = [[column.text(row) for column in columns] for row in rows]
+    """Capitals, three spaces, no lines. `width_max`: where the last column is cut; 0: nowhere.
+    `is_raw`: names as programs read them."""
+    cells = [
+        [column.text(row) if is_raw else for_people(column.text(row)) for column in columns]
+        for row in rows
+    ]
     lines = [[column.name for column in columns], *cells] if headers else cells
     width = [max((len(line[at]) for line in lines), default=0) for at in range(len(columns))]
 

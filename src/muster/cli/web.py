@@ -208,7 +208,7 @@ async def show(board: Board, offload: Offload, seen: Observation) -> None:
 
 
 def _told(before: Moment | None, cluster: str, seen: Observation) -> tuple[Moment, bytes]:
-    moment = moment_of(seen)
+    moment = moment_of(seen, before)
     return moment, difference(before, moment, cluster)
 
 

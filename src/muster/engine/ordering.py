@@ -63,6 +63,7 @@ class JobQueue:
         self.queues = len(np.unique(snapshot.jobs.queue[waiting]))
         """How many have jobs that wait."""
         self.state = job_heaps(session, waiting, keys, self.chunk)
+        self._handle = queue_order.handle(self.state)
         self._passed: Rows = np.empty(len(waiting), dtype=np.int64)
         self._run: Rows = np.empty(len(waiting), dtype=np.int64)
 
@@ -82,7 +83,7 @@ class JobQueue:
         version, queue_of = self._session.ledger.version, self._session.snapshot.jobs.queue
         queue = int(queue_of[changed]) if changed >= 0 else -1
         taken, count = queue_order.pop_run(
-            self.state, queue, classes, refused_at, version, self._passed, self._run
+            self._handle, queue, classes, refused_at, version, self._passed, self._run
         )
         return self._run[:taken], self._passed[:count]
 

@@ -102,6 +102,8 @@ class Statement:
         if self._reasons_before:
             for task in tasks:
                 self._reasons_before.setdefault(task, evictions.get(task))
+        elif evictions.keys().isdisjoint(tasks):
+            self._reasons_before = dict.fromkeys(tasks)
         else:
             self._reasons_before.update(zip(tasks, map(evictions.get, tasks), strict=True))
         evictions.update(dict.fromkeys(tasks, why))

@@ -1,5 +1,6 @@
 """A plan carried out on records: the cluster as it would be if everything went as planned."""
 
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 import msgspec
@@ -48,13 +49,10 @@ def carried_out(records: ClusterRecords, plan: Plan) -> ClusterRecords:
 
 def _claims_after(records: ClusterRecords, plan: Plan) -> dict[str, ResourceClaim]:
     """Claims of bound tasks hold their devices; those of evicted ones have a user less."""
-    claims = dict(records.cluster_objects.device_claims)
     tasks = {task.uid: task for task in records.tasks}
-    for evict in plan.evictions:
-        for key in _claim_keys(tasks[evict.task]).values():
-            users = tuple(u for u in claims[key].status.reserved_for if u.uid != evict.task)
-            allocation = claims[key].status.allocation if users else None
-            claims[key] = _with_status(claims[key], allocation, users)
+    claims = claims_left(
+        records.cluster_objects.device_claims, (tasks[evict.task] for evict in plan.evictions)
+    )
     for bind in plan.binds:
         given = cast(
             "tuple[ResourceClaimAllocation, ...]",
@@ -67,6 +65,19 @@ def _claims_after(records: ClusterRecords, plan: Plan) -> dict[str, ResourceClai
             users = (*claim.status.reserved_for, user)
             claims[keys[each.name]] = _with_status(claim, each.allocation, users)
     return claims
+
+
+def claims_left(
+    claims: Mapping[str, ResourceClaim], leaving: Iterable[TaskRecord]
+) -> dict[str, ResourceClaim]:
+    """Claims once these have left: what nobody uses any more is free."""
+    left = dict(claims)
+    for task in leaving:
+        for key in left.keys() & _claim_keys(task).values():
+            users = tuple(user for user in left[key].status.reserved_for if user.uid != task.uid)
+            allocation = left[key].status.allocation if users else None
+            left[key] = _with_status(left[key], allocation, users)
+    return left
 
 
 def _claim_keys(task: TaskRecord) -> dict[str, str]:

@@ -8,6 +8,7 @@ cluster; whether it helps is for `foresight.smallest` to find out by running the
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -82,6 +83,15 @@ class Needs(IntEnum):
     """All actions: somebody may be evicted."""
 
 
+class Step(NamedTuple):
+    """One change that is made already, where another is looked for beside it."""
+
+    what: str
+    subject: str
+    before: object
+    after: object
+
+
 @dataclass(frozen=True, slots=True)
 class Ladder:
     """One dimension of one job: values from the smallest change to the largest."""
@@ -98,6 +108,8 @@ class Ladder:
     """Whether a larger step helps where a smaller one does; otherwise each is tried in turn."""
     is_bound: bool = False
     """Whether others may take the room first: then it is a bound and not a promise."""
+    first: Step | None = None
+    """What is changed with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ class CycleInput(msgspec.Struct, frozen=True):
     """The command-line settings that decisions depend on."""
     holds: tuple[Hold, ...] = ()
     """Room that earlier cycles had made."""
+    acted_s: Mapping[str, float] = {}
+    """When plugins had last done what they do only now and then."""
 
 
 def unpacked(data: bytes) -> bytes:
@@ -54,4 +56,4 @@ def read_situation(path: str | Path) -> Situation:
     except msgspec.DecodeError as error:
         raise NotACycle(f"{path} is no cycle of muster's: {error}") from None
     rules = rules_of(found.conf, str(path), **found.settings)
-    return Situation.of(found.records, found.now_s, rules, found.holds)
+    return Situation.of(found.records, found.now_s, rules, found.holds, found.acted_s)

@@ -34,13 +34,8 @@ class Outlook:
     why_not: str = ""
     """Why nothing can be said; then all else is empty."""
 
-    def mean_wait_s(self, queue: str) -> float:
-        return float(
-            np.mean([self.waits_s[job] for job in self.waits_s if self._is_of(job, queue)])
-        )
-
-    def _is_of(self, job: str, queue: str) -> bool:
-        return self.queues[job] == queue
+    def mean_wait_s(self, jobs: Sequence[str]) -> float:
+        return float(np.mean([self.waits_s[job] for job in jobs]))
 
 
 def outlook(

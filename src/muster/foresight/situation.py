@@ -4,15 +4,16 @@ Every question of this package is asked of one. It is a value: what is computed 
 decision, the state that the decision leaves) is computed once and kept.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
+from types import MappingProxyType
 
 from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.holds import Hold
-from muster.engine.memory import Memory
+from muster.engine.memory import EMPTY, Memory
 from muster.engine.policy import Policy
 from muster.engine.profiles.known import KAI, conf_of, profile_of
 from muster.engine.registry import build_actions, build_policy
@@ -24,6 +25,7 @@ from muster.model.snapshot import ClusterSnapshot
 from muster.model.tables import snapshot_of
 
 Actions = Sequence[tuple[str, Action]]
+_NEVER: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Situation:
     elapsed_s: ElapsedS = no_time_passes
     search_s: float = inf
     """How long the searches of its cycle may take."""
+    acted_s: Mapping[str, float] = field(default_factory=dict)
+    """When plugins last did what they do only now and then, by name."""
 
     @classmethod
     def of(
@@ -72,9 +76,10 @@ class Situation:
         now_s: float,
         rules: Rules | None = None,
         holds: tuple[Hold, ...] = (),
+        acted_s: Mapping[str, float] = _NEVER,
     ) -> "Situation":
         """From records: a file, a scenario, a notebook."""
-        return cls(snapshot_of(records), rules or rules_of(), now_s, holds)
+        return cls(snapshot_of(records), rules or rules_of(), now_s, holds, acted_s=acted_s)
 
     @cached_property
     def records(self) -> ClusterRecords:
@@ -84,7 +89,14 @@ class Situation:
     def result(self) -> CycleResult:
         """What a cycle decides now."""
         budget = Budget(self.elapsed_s, self.elapsed_s() + self.search_s)
-        return decided(self.snapshot, self.rules, self.now_s, self.holds, budget=budget)
+        before = Memory(holds=self.holds, acted_s=self.acted_s)
+        return decided(self.snapshot, self.rules, self.now_s, before, budget=budget)
+
+    @property
+    def told_to_the_next(self) -> Memory:
+        """What the cycle after this one must know of it, beside the cluster as it is left."""
+        memory = self.result.memory
+        return Memory(holds=memory.holds, acted_s=memory.acted_s)
 
     @property
     def is_cut_short(self) -> bool:
@@ -101,15 +113,15 @@ def decided(
     snapshot: ClusterSnapshot,
     rules: Rules,
     now_s: float,
-    holds: tuple[Hold, ...] = (),
+    before: Memory = EMPTY,
     actions: Actions | None = None,
     budget: Budget = ENDLESS,
 ) -> CycleResult:
     """One cycle by these rules, or some actions of one. Nothing is handed on from another cycle but
-    the room that it made: what a cycle knows of a changed cluster must never reach the live one.
-    Searches end with the budget.
+    the room that it made and when plugins had acted: what a cycle knows of a changed cluster must
+    never reach the live one. Searches end with the budget.
     """
-    memory = Memory(holds=holds)
+    memory = Memory(holds=before.holds, acted_s=before.acted_s)
     return run_cycle(
         snapshot,
         rules.policy,

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from muster.engine.cycle import CycleResult
+from muster.engine.memory import EMPTY, Memory
 from muster.engine.plan import Evict
 from muster.foresight.budget import ENDLESS, Budget, is_cut_short
-from muster.foresight.changes import WAIT, Cost, Ladder, Needs, ended
+from muster.foresight.changes import WAIT, Cost, Ladder, Needs, Step, ended
 from muster.foresight.situation import Rules, decided
 from muster.foresight.variants import Variants
 from muster.model.record_changes import Delta
@@ -42,6 +43,8 @@ class Change:
     is_bound: bool
     verified: Needs
     """What was run with the change made: allocate alone, or a whole cycle."""
+    first: Step | None = None
+    """What is changed with it; both are in the names of what and subject."""
 
 
 _CONFIRMING_S = 0.5
@@ -51,8 +54,12 @@ _CONFIRMING_S = 0.5
 class Prober:
     """Runs the engine on variants of one state and says whether one job starts."""
 
-    def __init__(self, state: Variants, rules: Rules, now_s: float, job: str) -> None:
+    def __init__(
+        self, state: Variants, rules: Rules, now_s: float, job: str, before: Memory = EMPTY
+    ) -> None:
+        """`before`: what the cycle told that left the state."""
         self._state = state
+        self._before = before
         self._rules = rules
         self._now_s = now_s
         self._job = job
@@ -65,7 +72,7 @@ class Prober:
         actions = self._rules.until_allocate if needs is Needs.ALLOCATE else None
         self.runs += 1
         with self._state.variant(edit) as snapshot:
-            result = decided(snapshot, self._rules, self._now_s, actions=actions, budget=budget)
+            result = decided(snapshot, self._rules, self._now_s, self._before, actions, budget)
         self.is_cut_short = is_cut_short(result)
         return start_of(result, self._job)
 
@@ -108,6 +115,7 @@ def smallest(prober: Prober, ladder: Ladder, budget: Budget) -> Change | None:
         ladder.steps[at - 1] if at and ladder.is_ordered else None,
         ladder.is_bound,
         ladder.needs,
+        ladder.first,
     )
 
 

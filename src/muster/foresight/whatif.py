@@ -9,13 +9,13 @@ from muster.engine.plan import Evict
 from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.engine.session import Session
 from muster.foresight.arrivals import Past
+from muster.foresight.lost_nodes import displaced
 from muster.foresight.outlook import Outlook, outlook, with_same_draws
 from muster.foresight.situation import Rules, Situation
 from muster.foresight.variants import Variants
 from muster.foresight.when import Asked
 from muster.model.record_changes import Delta
 from muster.model.records import UNLIMITED
-from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.axis import GPU_UNIT, QUEUE_RESOURCES
 
 _GPU = QUEUE_RESOURCES.index("gpu")
@@ -39,6 +39,10 @@ class Difference:
     """Queues that hold less than their quota, and would hold it without the change."""
     is_complete: bool = True
     """Whether the searches of both cycles came to their end."""
+    displaced: tuple[Evict, ...] = ()
+    """Pods whose nodes are lost or drained."""
+    placed_again: int = 0
+    """How many of these get another place at once."""
 
     def verdict(self) -> list[str]:
         """In a few lines."""
@@ -48,6 +52,11 @@ class Difference:
             f"{abs(gone)} pods {'more' if gone >= 0 else 'fewer'} evicted, "
             f"{abs(more)} {'more' if more >= 0 else 'fewer'} get a place"
         ]
+        if self.displaced:
+            lines.append(
+                f"{len(self.displaced)} pods lose their node, {self.placed_again} of them get "
+                "another place"
+            )
         lines += [f"queue {name} falls below its quota" for name in self.below_quota]
         return lines
 
@@ -57,18 +66,18 @@ def difference(
 ) -> Difference:
     """One cycle each. `state` are variants of the situation's records."""
     before = situation.result.plan
+    moved = tuple(displaced(state, edit))
     with state.variant(edit) as snapshot:
         changed = replace(situation, snapshot=snapshot, rules=rules or situation.rules)
         after = changed.result.plan
         shares = _moved(_shares(situation), _shares(changed))
-        below = _below(changed.snapshot, after.evictions) - _below(
-            situation.snapshot, before.evictions
-        )
+        below = _below(situation, changed)
     starts = [
         {one.job for one in plan.binds} | {one.job for one in plan.nominations}
         for plan in (before, after)
     ]
     gone = [{evict.task: evict for evict in plan.evictions} for plan in (before, after)]
+    again = {one.task for one in (*after.binds, *after.nominations)} & {one.task for one in moved}
     return Difference(
         tuple(sorted(starts[1] - starts[0])),
         tuple(sorted(starts[0] - starts[1])),
@@ -76,11 +85,13 @@ def difference(
         tuple(evict for task, evict in gone[0].items() if task not in gone[1]),
         (
             len(before.binds) + len(before.nominations),
-            len(after.binds) + len(after.nominations),
+            len(after.binds) + len(after.nominations) - len(again),
         ),
         shares,
         tuple(sorted(below)),
         not (situation.is_cut_short or changed.is_cut_short),
+        moved,
+        len(again),
     )
 
 
@@ -100,11 +111,19 @@ class Ahead:
         """How long jobs of each queue still wait on average, of those that wait now."""
         if self.why_not:
             return {}
-        queues = set(self.before.queues.values()) & set(self.after.queues.values())
+        waits: dict[str, list[str]] = {}
+        for job in sorted(self.before.waits_s.keys() & self.after.waits_s.keys()):
+            waits.setdefault(self.before.queues[job], []).append(job)
         return {
-            queue: (self.before.mean_wait_s(queue), self.after.mean_wait_s(queue))
-            for queue in sorted(queues)
+            queue: (self.before.mean_wait_s(jobs), self.after.mean_wait_s(jobs))
+            for queue, jobs in sorted(waits.items())
         }
+
+    def restarts_s(self) -> Mapping[str, float]:
+        """How long those wait that run now and would have to start again, the longest first."""
+        again = self.after.waits_s.keys() - self.before.waits_s.keys()
+        found = [(job, self.after.waits_s[job]) for job in again]
+        return dict(sorted(found, key=lambda one: (-one[1], one[0])))
 
     def moved_s(self) -> Mapping[str, float]:
         """By how much jobs start later (earlier: below zero), the most moved first."""
@@ -153,16 +172,26 @@ def _moved(
     }
 
 
-def _below(snapshot: ClusterSnapshot, evictions: tuple[Evict, ...]) -> set[str]:
-    """Queues that hold less than their quota of GPUs once these are gone."""
+def _below(situation: Situation, changed: Situation) -> set[str]:
+    """Queues that hold less than their quota of GPUs with the change, and would hold it without."""
+    before, after = _held(situation), _held(changed)
+    queues = changed.snapshot.queues
+    quota = dict(zip(queues.names, queues.quota[:, _GPU].tolist(), strict=True))
+    return {
+        name
+        for name, held in after.items()
+        if quota[name] != UNLIMITED and held < quota[name] <= before.get(name, 0.0)
+    }
+
+
+def _held(situation: Situation) -> dict[str, float]:
+    """GPUs by queue once those that are evicted have left, and those that start are there."""
+    snapshot, plan = situation.snapshot, situation.result.plan
     queues, held = snapshot.queues, snapshot.queues.allocated[:, _GPU].astype(np.float64)
-    held = held.copy()
-    for evict in evictions:
-        row = snapshot.tasks.row[evict.task]
-        units = snapshot.demand.queue_units[int(snapshot.tasks.shape[row]), _GPU]
-        for queue in queues.chain[int(snapshot.jobs.queue[snapshot.tasks.job[row]])].tolist():
-            if queue >= 0:
-                held[queue] -= units
-    quota = queues.quota[:, _GPU]
-    lost = (quota != UNLIMITED) & (held < quota) & (queues.allocated[:, _GPU] >= quota)
-    return {queues.names[row] for row in np.flatnonzero(lost).tolist()}
+    for sign, moves in ((-1.0, plan.evictions), (1.0, (*plan.binds, *plan.nominations))):
+        for task in (one.task for one in moves):
+            row = snapshot.tasks.row[task]
+            units = snapshot.demand.queue_units[int(snapshot.tasks.shape[row]), _GPU]
+            chain = queues.chain[int(snapshot.jobs.queue[snapshot.tasks.job[row]])]
+            held[chain[chain >= 0]] += sign * units
+    return dict(zip(queues.names, held.tolist(), strict=True))

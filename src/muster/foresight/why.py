@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.foresight.budget import Budget
-from muster.foresight.changes import Cost, Ladder, Needs, Waiting, ladders
+from muster.foresight.changes import Cost, Ladder, Needs, Step, Waiting, ladders
 from muster.foresight.order import Place, places
 from muster.foresight.situation import Situation
 from muster.foresight.smallest import (
@@ -127,7 +127,8 @@ class Questions:
         return State.RUNNING if statuses & ACTIVE_ALLOCATED else State.ENDED
 
     def _prober(self, job: str) -> Prober:
-        return Prober(self.state, self.situation.rules, self.situation.now_s, job)
+        now, before = self.situation, self.situation.told_to_the_next
+        return Prober(self.state, now.rules, now.now_s, job, before)
 
     def _waiting(
         self, job: str, refusals: tuple[Refusal, ...], ends: Mapping[str, float]
@@ -216,6 +217,7 @@ def _joined(first: Ladder, fixed: Delta, second: Ladder) -> Ladder:
         what=f"{first.what}+{second.what}",
         subject=f"{first.subject or first.what} {first.steps[-1]}; {second.subject}".rstrip("; "),
         edit=lambda value: fixed + second.edit(value),
+        first=Step(first.what, first.subject, first.before, first.steps[-1]),
         cost=max(first.cost, second.cost),
     )
 

@@ -15,8 +15,9 @@ class Permission(NamedTuple):
 
 
 def audit_events(log: Path) -> list[dict[str, Any]]:
-    """All events, in order."""
-    return [json.loads(line) for line in log.read_text().splitlines()]
+    """All events so far, in order. The last line may still be being written."""
+    *lines, _ = log.read_text().split("\n")
+    return [json.loads(line) for line in lines]
 
 
 def permissions_used(events: Iterable[Mapping[str, Any]], user: str) -> set[Permission]:

@@ -41,7 +41,7 @@ from muster.lab.programs import Guard, ManagedProgram, ProgramFailed, free_ports
 from muster.runtime.certificates import CertificateAuthority, Subject
 
 ADMIN = "admin"
-_READY_WITHIN_S = 60.0
+_READY_WITHIN_S = 180.0
 _START_ATTEMPTS = 4
 _POLL_S = 0.05
 

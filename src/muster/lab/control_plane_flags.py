@@ -8,7 +8,8 @@ from typing import Any
 AUDIT_POLICY: Mapping[str, Any] = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
-    "omitStages": ["RequestReceived", "ResponseStarted"],
+    # A watch is answered for as long as it goes on: that it began is logged, too.
+    "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata"}],
 }
 

@@ -222,19 +222,29 @@ class Installation:
         options = replace(self.options, names=self.names)
         if self.dialect.speaks_kai:
             options = replace(options, profile=self.dialect)
+            self.loop = self._shown_scheduler(supervisor, options, self.conf_file)
+        else:
+            config = SchedulerServiceConfig(options, self.conf_file, offload=offload_here())
+            self.loop = scheduler.build(supervisor, config)
+
+    def _shown_scheduler(
+        self, supervisor: Supervisor, options: Options, conf: Path | None
+    ) -> SchedulingLoop:
+        """The one that the installation is about: its pages are served, what it does is kept."""
         config = SchedulerServiceConfig(
             options,
-            self.conf_file,
+            conf,
             self.cycle_log_folder,
             journal_folder=self.journal_folder,
             offload=offload_here(),
         )
-        self.loop = scheduler.build(supervisor, config)
+        loop = scheduler.build(supervisor, config)
         if self.scheduler_pages is not None:
             shown = Probes(
                 supervisor.health, supervisor.readiness, supervisor.registry, supervisor.debug
             )
             supervisor.add(Httpd(*self.scheduler_pages, shown), Phase.SERVING)
+        return loop
 
     def _binder(self, supervisor: Supervisor) -> None:
         image, hami_core = self.reservation_image, self.hami_core
@@ -320,8 +330,7 @@ class Installation:
     def _dialect_scheduler(self, supervisor: Supervisor) -> None:
         known = replace(self.names, scheduler=self.dialect.system)
         options = replace(self.options, names=known, profile=self.dialect)
-        config = SchedulerServiceConfig(options, self.dialect_conf, offload=offload_here())
-        scheduler.build(supervisor, config)
+        self._shown_scheduler(supervisor, options, self.dialect_conf)
 
 
 async def until_ready(started: Sequence[Supervisor], clock: Clock) -> None:

@@ -298,13 +298,13 @@ class Ledger:
 
     def _post_all(self, kind: EntryKind, tasks: Rows, nodes: Rows, new: TaskStatus) -> None:
         """The same entries as one by one."""
-        is_legal = _IS_LEGAL[self.status[tasks], new]
-        if not is_legal.all():
-            task = int(tasks[~is_legal][0])
+        illegal, is_sharing = kernel.look_at(self.handle, tasks, int(new), _IS_LEGAL)
+        if illegal >= 0:
+            task = int(tasks[illegal])
             was = TaskStatus(int(self.status[task]))
             raise IllegalTransition(self.snapshot.tasks.records[task].uid, was, new)
         self.reserve(len(tasks))
-        if (self.columns.sharing[self.columns.shape[tasks]] >= 0).any():
+        if is_sharing:
             self._load_first_shares()
         kernel.post_all(self.handle, int(kind), tasks, nodes, int(new), NO_SHARES)
 

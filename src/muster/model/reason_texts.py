@@ -74,6 +74,8 @@ def _node_words(count: NodeCount) -> tuple[str, str]:
     if count.reason is Reason.TAINT and count.subject:
         words = "taint {subject}, which it does not tolerate"
         return f"has {words}", f"have {words}"
+    if count.reason is Reason.PLUGIN and count.subject:
+        return "is refused by plugin {subject}", "are refused by plugin {subject}"
     return _NODE_WORDS[count.reason]
 
 
@@ -272,7 +274,10 @@ def _no_queue(refusal: Refusal) -> Told:
 
 def _pods_missing(refusal: Refusal) -> Told:
     part = f" of sub-group {refusal.sub_group}" if refusal.sub_group else ""
-    sentence = f"{refusal.found} of the {refusal.minimum} pods{part} that it needs to start exist."
+    exist = "exists" if refusal.found == 1 else "exist"
+    sentence = (
+        f"{refusal.found} of the {refusal.minimum} pods{part} that it needs to start {exist}."
+    )
     return Told(refusal.sub_group, sentence, _members(refusal))
 
 
@@ -505,7 +510,8 @@ def _is_short(refusal: Refusal) -> bool:
 
 
 def _places(refusal: Refusal) -> str:
-    return f"{refusal.found} of its {refusal.minimum} pods have a place, and it starts whole"
+    have = "has" if refusal.found == 1 else "have"
+    return f"{refusal.found} of its {refusal.minimum} pods {have} a place, and it starts whole"
 
 
 def _need(refusal: Refusal) -> str:

@@ -6,6 +6,7 @@ says which number is beyond it.
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
+from typing import TypeVar
 
 import msgspec
 
@@ -29,6 +30,7 @@ from muster.numerics.axis import FIXED, GPU_UNIT, LARGEST_GPU_AMOUNT, largest_am
 
 Amounts = Mapping[str, int]
 """Resource name to integer amount."""
+AmountT = TypeVar("AmountT", int, Quantity)
 
 
 def request_of(
@@ -100,10 +102,6 @@ def shared_entries(pod: api.Pod, claims: Mapping[str, ResourceClaim]) -> set[str
 
 def container_requests(spec: api.PodSpec) -> tuple[ContainerRequest, ...]:
     """Every container's requests, init containers first."""
-    init = [
-        (c, ContainerKind.SIDECAR if c.is_sidecar else ContainerKind.INIT)
-        for c in spec.init_containers
-    ]
     return tuple(
         ContainerRequest(
             tuple(sorted(resource_amounts(c.resources.requests).items())),
@@ -111,8 +109,15 @@ def container_requests(spec: api.PodSpec) -> tuple[ContainerRequest, ...]:
             c.name,
             next((name for name in GPU_RESOURCES if name in c.resources.requests), ""),
         )
-        for c, kind in [*init, *((c, ContainerKind.APP) for c in spec.containers)]
+        for c, kind in containers_in_order(spec)
     )
+
+
+def containers_in_order(spec: api.PodSpec) -> Iterable[tuple[api.Container, ContainerKind]]:
+    """As they start."""
+    for container in spec.init_containers:
+        yield container, ContainerKind.SIDECAR if container.is_sidecar else ContainerKind.INIT
+    yield from ((container, ContainerKind.APP) for container in spec.containers)
 
 
 def resource_amounts(resources: ResourceList) -> dict[str, int]:
@@ -136,24 +141,34 @@ def pod_amounts(
 
     Requests at the level of the pod, where given, replace what the containers add up to.
     """
-    running: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    for container in containers:
-        amounts = dict(container.amounts)
-        if container.kind is ContainerKind.INIT:
+    listed = ((container.kind, dict(container.amounts)) for container in containers)
+    running = occupied(listed, overhead or {}, pod_level or {})
+    running["pods"] = 1
+    return _bounded({name: amount for name, amount in running.items() if amount})
+
+
+def occupied(
+    containers: Iterable[tuple[ContainerKind, Mapping[str, AmountT]]],
+    overhead: Mapping[str, AmountT],
+    pod_level: Mapping[str, AmountT],
+) -> dict[str, AmountT]:
+    """The same in whatever amounts are counted, init containers first, without the slot."""
+    running: dict[str, AmountT] = {}
+    peak: dict[str, AmountT] = {}
+    sidecars: dict[str, AmountT] = {}
+    for kind, amounts in containers:
+        if kind is ContainerKind.INIT:
             _raise_to(peak, _sum(amounts, sidecars))
             continue
-        if container.kind is ContainerKind.SIDECAR:
+        if kind is ContainerKind.SIDECAR:
             _add(sidecars, amounts)
         _add(running, amounts)
     _raise_to(running, peak)
-    for name, amount in (pod_level or {}).items():
+    for name, amount in pod_level.items():
         if name in ("cpu", "memory") or name.startswith("hugepages-"):
             running[name] = amount
-    _add(running, overhead or {})
-    running["pods"] = 1
-    return _bounded({name: amount for name, amount in running.items() if amount})
+    _add(running, overhead)
+    return running
 
 
 def request_problem(pod: api.Pod, claims: Mapping[str, ResourceClaim], amounts: Amounts) -> str:
@@ -214,17 +229,17 @@ def _units(name: str, quantity: Quantity) -> int:
     return quantity.milli if name == "cpu" else quantity.value
 
 
-def _sum(first: Amounts, second: Amounts) -> dict[str, int]:
+def _sum(first: Mapping[str, AmountT], second: Mapping[str, AmountT]) -> dict[str, AmountT]:
     total = dict(first)
     _add(total, second)
     return total
 
 
-def _add(total: dict[str, int], amounts: Amounts) -> None:
+def _add(total: dict[str, AmountT], amounts: Mapping[str, AmountT]) -> None:
     for name, amount in amounts.items():
-        total[name] = total.get(name, 0) + amount
+        total[name] = total[name] + amount if name in total else amount
 
 
-def _raise_to(total: dict[str, int], amounts: Amounts) -> None:
+def _raise_to(total: dict[str, AmountT], amounts: Mapping[str, AmountT]) -> None:
     for name, amount in amounts.items():
-        total[name] = max(total.get(name, 0), amount)
+        total[name] = max(total[name], amount) if name in total else amount

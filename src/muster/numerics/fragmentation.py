@@ -221,43 +221,39 @@ def _least_lost(mix, table, step, whole, parts, count, need):  # type: ignore[no
 
 
 @numba.njit(cache=True)
-def score_nodes(columns, mix, want, nodes, known, scores):  # type: ignore[no-untyped-def]
-    """How good nodes that have room are for a task, 0 to 1, into `scores` float64[N]. `want` says
-    what it wants (`wanted`); `known` float64[N] is what nodes lose as they are, nan where that is
-    to be found.
+def score_of(columns, mix, want, node, known, parts):  # type: ignore[no-untyped-def]
+    """How good a node that has room is for a task, 0 to 1. `want` says what it wants (`wanted`);
+    `known` float64[N] is what nodes lose as they are, nan where that is to be found; `parts`
+    int64[MOST_PARTS + 1] is room to calculate in.
     """
     cpu_wanted, gpus, devices, takes_mib = want
-    parts = np.zeros(MOST_PARTS + 1, dtype=np.int64)
-    for at in range(len(nodes)):
-        node = nodes[at]
-        table = mix.table[node]
-        cpu = columns.idle[node, CPU] + columns.releasing[node, CPU]
-        whole = max(columns.idle[node, GPU] + columns.releasing[node, GPU], 0) // GPU_UNIT
-        count = free_parts(columns, node, parts)
-        if np.isnan(known[node]):
-            known[node] = loss(mix, table, cpu, whole, parts, count)
-        cpu -= cpu_wanted
-        rest = whole * GPU_UNIT
-        for which in range(count):
-            rest += parts[which]
-        left = rest / GPU_UNIT
-        if devices == 0 and gpus == 0:
-            grows = (loss(mix, table, cpu, whole, parts, count) - known[node]) / mix.whole
-            grows += _IDLE_GPU * left + _IDLE_CPU * cpu / mix.cpu_per_gpu
-            scores[node] = 1.0 / (1.0 + np.exp(grows / GPU_UNIT))
-            continue
-        if devices == 0:
-            left -= gpus
-            grows = loss(mix, table, cpu, whole - gpus, parts, count) - known[node]
-        else:
-            memory_mib = columns.gpu_memory_mib[node]
-            need = min(takes_mib[columns.gpu_size[node]] * GPU_UNIT // memory_mib, GPU_UNIT)
-            left -= devices * need / GPU_UNIT
-            step = cpu_step(mix.cpu, cpu)
-            grows = _least_lost(mix, table, step, whole, parts, count, need) - known[node]
-        level = np.floor(_LEVELS / (1.0 + np.exp(grows / mix.whole / GPU_UNIT)))
-        left += _CPU_WEIGHT * cpu / mix.cpu_per_gpu
-        scores[node] = (level + 1.0 / (1.0 + max(left, 0.0))) / (_LEVELS + 1.0)
+    table = mix.table[node]
+    cpu = columns.idle[node, CPU] + columns.releasing[node, CPU]
+    whole = max(columns.idle[node, GPU] + columns.releasing[node, GPU], 0) // GPU_UNIT
+    count = free_parts(columns, node, parts)
+    if np.isnan(known[node]):
+        known[node] = loss(mix, table, cpu, whole, parts, count)
+    cpu -= cpu_wanted
+    rest = whole * GPU_UNIT
+    for which in range(count):
+        rest += parts[which]
+    left = rest / GPU_UNIT
+    if devices == 0 and gpus == 0:
+        grows = (loss(mix, table, cpu, whole, parts, count) - known[node]) / mix.whole
+        grows += _IDLE_GPU * left + _IDLE_CPU * cpu / mix.cpu_per_gpu
+        return 1.0 / (1.0 + np.exp(grows / GPU_UNIT))
+    if devices == 0:
+        left -= gpus
+        grows = loss(mix, table, cpu, whole - gpus, parts, count) - known[node]
+    else:
+        memory_mib = columns.gpu_memory_mib[node]
+        need = min(takes_mib[columns.gpu_size[node]] * GPU_UNIT // memory_mib, GPU_UNIT)
+        left -= devices * need / GPU_UNIT
+        step = cpu_step(mix.cpu, cpu)
+        grows = _least_lost(mix, table, step, whole, parts, count, need) - known[node]
+    level = np.floor(_LEVELS / (1.0 + np.exp(grows / mix.whole / GPU_UNIT)))
+    left += _CPU_WEIGHT * cpu / mix.cpu_per_gpu
+    return (level + 1.0 / (1.0 + max(left, 0.0))) / (_LEVELS + 1.0)
 
 
 @numba.njit(cache=True)
@@ -273,10 +269,13 @@ def wanted(ledger, shape):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def node_scores(ledger, mix, shape, rows):  # type: ignore[no-untyped-def]
     """How good nodes are for a task, as far as they have room, 0 to 1: float64[K]."""
-    scores = np.zeros(len(ledger.gpu_size))
-    known = np.full(len(scores), np.nan)
-    score_nodes(places(ledger), MixHandle(*mix), wanted(ledger, shape), rows, known, scores)
-    return scores[rows]
+    columns, handle, want = places(ledger), MixHandle(*mix), wanted(ledger, shape)
+    known = np.full(len(ledger.gpu_size), np.nan)
+    parts = np.zeros(MOST_PARTS + 1, dtype=np.int64)
+    scores = np.empty(len(rows))
+    for at in range(len(rows)):
+        scores[at] = score_of(columns, handle, want, rows[at], known, parts)
+    return scores
 
 
 @numba.njit(cache=True)

@@ -153,6 +153,20 @@ def post_all(ledger, kind, tasks, nodes, status, no_shares):  # type: ignore[no-
 
 
 @numba.njit(cache=True)
+def look_at(ledger, tasks, status, is_legal):  # type: ignore[no-untyped-def]
+    """(the position of the first of `tasks` int64[E] that cannot come to the status, -1 for none;
+    whether some share GPUs). `is_legal` is bool[STATUSES, STATUSES].
+    """
+    is_sharing = False
+    for at in range(len(tasks)):
+        task = tasks[at]
+        if not is_legal[ledger.status[task], status]:
+            return at, is_sharing
+        is_sharing = is_sharing or ledger.sharing[ledger.shape[task]] >= 0
+    return -1, is_sharing
+
+
+@numba.njit(cache=True)
 def undo_to(ledger, length):  # type: ignore[no-untyped-def]
     """Take back entries, last first, until the journal has `length`."""
     size = ledger.size

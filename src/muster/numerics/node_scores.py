@@ -16,7 +16,7 @@ from muster.numerics.fit import (
     shared_gpus,
     wanted_parts,
 )
-from muster.numerics.fragmentation import places, score_nodes, wanted
+from muster.numerics.fragmentation import MOST_PARTS, places, score_of, wanted
 
 BLOCK = 64
 """Nodes of a block."""
@@ -62,9 +62,11 @@ def best_node(ledger, scores, shape, fits, score, preferences, sizes):  # type: 
             found = best[block]
     if found < 0 or total[found] == -np.inf:
         return -1, NO_ROOM
-    rooms = np.empty(len(total), dtype=np.int64)
-    _rooms(ledger, shape, np.array([found]), rooms)
-    return found, rooms[found]
+    devices, need_mib = wanted_parts(ledger, shape)
+    return found, _room_of(
+        ledger, ledger.idle, ledger.releasing, ledger.request[shape], ledger.gpu_size,
+        ledger.share_free_mib, devices, need_mib, found,
+    )  # fmt: skip
 
 
 @numba.njit(cache=True)
@@ -80,38 +82,35 @@ def _find_best(total, best, block):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def sum_up(ledger, shape, nodes, fits, score, preferences, sizes, loss, total):  # type: ignore[no-untyped-def]
     """Sums of scores of nodes into `total` float64[N], -inf where there is no room; `loss`
-    float64[N] as in `score_nodes`.
+    float64[N] as in `score_of`.
     """
-    found = np.full(len(total), NO_ROOM)
-    _rooms(ledger, shape, nodes, found)
-    gpu_size, count = ledger.gpu_size, 0
-    open_nodes, open_rooms = np.empty_like(nodes), np.empty_like(nodes)
-    for at in range(len(nodes)):
-        node = nodes[at]
-        total[node] = -np.inf
-        is_payable = len(sizes) == 0 or sizes[gpu_size[node]]
-        if found[node] != NO_ROOM and fits[node] and is_payable:
-            open_nodes[count], open_rooms[count] = node, found[node]
-            found[node] = NO_ROOM  # a node that changed twice is looked at once
-            count += 1
-    open_nodes = open_nodes[:count]
-    score_nodes(places(ledger), preferences.mix, wanted(ledger, shape), open_nodes, loss, total)
-    for at in range(count):
-        node = open_nodes[at]
-        total[node] = score[node] + PACK_SCORE * total[node]
-        total[node] += preferences.availability * (open_rooms[at] == ROOM_NOW)
-
-
-@numba.njit(cache=True)
-def _rooms(ledger, shape, nodes, found):  # type: ignore[no-untyped-def]
-    """What room nodes have for a task, into `found` int64[N]."""
     idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
     gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
     devices, need_mib = wanted_parts(ledger, shape)
-    for at in range(len(nodes)):
-        node = nodes[at]
-        found[node] = room(idle, releasing, request, node)
-        if devices and found[node] != NO_ROOM:
-            need = need_mib[gpu_size[node]]
-            shared = shared_gpus(ledger, node, devices, need, free_mib[node])
-            found[node] = room_on_gpus(idle, releasing, node, found[node], shared, devices)
+    columns, mix, want = places(ledger), preferences.mix, wanted(ledger, shape)
+    availability = preferences.availability
+    parts = np.zeros(MOST_PARTS + 1, dtype=np.int64)
+    for node in nodes:
+        total[node] = -np.inf
+        if not fits[node] or (len(sizes) > 0 and not sizes[gpu_size[node]]):
+            continue
+        found = _room_of(
+            ledger, idle, releasing, request, gpu_size, free_mib, devices, need_mib, node
+        )
+        if found != NO_ROOM:
+            good = score_of(columns, mix, want, node, loss, parts)
+            total[node] = score[node] + PACK_SCORE * good
+            total[node] += availability * (found == ROOM_NOW)
+
+
+@numba.njit(cache=True)
+def _room_of(ledger, idle, releasing, request, gpu_size, free_mib, devices, need_mib, node):  # type: ignore[no-untyped-def]
+    """What room a node has for a task. The columns are those of the ledger: who asks for many nodes
+    takes them out of it once.
+    """
+    found = room(idle, releasing, request, node)
+    if devices and found != NO_ROOM:
+        need = need_mib[gpu_size[node]]
+        shared = shared_gpus(ledger, node, devices, need, free_mib[node])
+        found = room_on_gpus(idle, releasing, node, found, shared, devices)
+    return found

@@ -213,16 +213,11 @@ def pop_equals(heaps, job_class, wanted, passed):  # type: ignore[no-untyped-def
 def pop_run(heaps, changed, job_class, refused_at, version, passed, run):  # type: ignore[no-untyped-def]
     """Remove the next job whose class was not refused, as `pop_unrefused` does, and, where no
     other queue waits, those right after it that are of its class. What `changed`, a leaf queue or
-    -1, is refreshed first.
+    -1, is refreshed first. `heaps` is a `handle` of the order.
 
     Returns how many jobs were removed and how many passed over: the first in `run` int64[J], the
     others in `passed` int64[J].
     """
-    return _pop_run(handle(heaps), changed, job_class, refused_at, version, passed, run)
-
-
-@numba.njit(cache=True)
-def _pop_run(heaps, changed, job_class, refused_at, version, passed, run):  # type: ignore[no-untyped-def]
     if changed >= 0:
         refresh(heaps, changed)
     job, count = pop_unrefused(heaps, job_class, refused_at, version, passed)

@@ -17,6 +17,7 @@ from muster.base.log import Log
 from muster.client.errors import AWAY_S_MAX, Conflict, Deposed, asked_wait_s, described, is_away
 from muster.client.informer import Informer
 from muster.client.kinds import header
+from muster.runtime.lanes import Lanes, namespace_of
 from muster.runtime.meters import ControllerMeters
 from muster.runtime.reconciler import Reconciler
 from muster.runtime.workqueue import WorkQueue, work_off
@@ -104,7 +105,9 @@ class Controller(Generic[K]):
         self._runs = True
         for look_at_all in self._look_at_all:
             look_at_all()
-        await work_off(self.queue, self._pace.workers, self._reconcile)
+        # One worker is a promise: never two keys at the same time.
+        lanes: Lanes[K] | None = Lanes(namespace_of) if self._pace.workers > 1 else None
+        await work_off(self.queue, self._pace.workers, self._reconcile, lanes)
 
     def stop(self) -> None:
         """Begin nothing new."""

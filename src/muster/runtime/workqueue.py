@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
+from muster.runtime.lanes import LONG_S, Lanes
 
 K = TypeVar("K", bound=Hashable)
 
@@ -164,14 +165,21 @@ class WorkQueue(Generic[K]):
         self._timer = None
 
 
-async def work_off(queue: WorkQueue[K], workers: int, do: Callable[[K], Awaitable[None]]) -> None:
+async def work_off(
+    queue: WorkQueue[K],
+    workers: int,
+    do: Callable[[K], Awaitable[None]],
+    lanes: Lanes[K] | None = None,
+) -> None:
     """Do what is in the queue, so many keys at once, until it is closed; then end what was begun.
 
-    What `do` raises ends all of them.
+    With `lanes`, work that lasts long goes on beside the workers. What `do` raises ends all of
+    them.
     """
     async with asyncio.TaskGroup() as tasks:
         for _ in range(workers):
-            tasks.create_task(_work(queue, do))
+            work = _work(queue, do) if lanes is None else _begin(queue, do, lanes, tasks)
+            tasks.create_task(work)
 
 
 async def _work(queue: WorkQueue[K], do: Callable[[K], Awaitable[None]]) -> None:
@@ -185,4 +193,35 @@ async def _work(queue: WorkQueue[K], do: Callable[[K], Awaitable[None]]) -> None
         finally:
             queue.done(key)
         # The work may wait for nothing, and keys may be many: everybody else gets a turn.
+        await asyncio.sleep(0)
+
+
+async def _begin(
+    queue: WorkQueue[K],
+    do: Callable[[K], Awaitable[None]],
+    lanes: Lanes[K],
+    tasks: asyncio.TaskGroup,
+) -> None:
+    """A worker that waits for what it began, but not for long."""
+
+    async def work(key: K) -> None:
+        try:
+            await do(key)
+        finally:
+            queue.done(key)
+            for held in lanes.ended(key):
+                queue.add(held)
+
+    while True:
+        try:
+            key = await queue.get()
+        except Closed:
+            return
+        if not lanes.may_begin(key):
+            queue.done(key)
+            continue
+        begun = tasks.create_task(work(key))
+        await asyncio.wait((begun,), timeout=LONG_S if lanes.lane_of(key) else None)
+        if not begun.done():
+            lanes.lasts_long(key)
         await asyncio.sleep(0)

@@ -6,15 +6,15 @@ must be equal. Invariants hold after both.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import msgspec
 
-from muster.engine.config.conf import parse_conf
 from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.memory import Memory
 from muster.engine.plan import Plan
+from muster.engine.profiles.known import conf_of, profile_of
 from muster.engine.registry import build_actions, build_policy
 from muster.model.reason_codes import Code
 from muster.model.reasons import Reason
@@ -45,9 +45,11 @@ def problems(scenario: Scenario) -> list[str]:
 def decide(scenario: Scenario, records: ClusterRecords) -> CycleResult:
     """Run the scenario's actions on some records."""
     named = "actions: " + ", ".join(scenario.actions)
-    policy = build_policy(parse_conf(scenario.conf or named, scenario.name), _settings(scenario))
-    actions = build_actions(parse_conf(named))
-    memory = Memory(holds=scenario.holds)
+    known = profile_of(scenario.profile)
+    conf = conf_of(scenario.profile, scenario.conf or named, scenario.name)
+    policy = build_policy(conf, _settings(scenario), known)
+    actions = build_actions(replace(conf, actions=scenario.actions), known)
+    memory = Memory(holds=scenario.holds, acted_s=scenario.acted_s)
     return run_cycle(snapshot_of(records), policy, actions, scenario.now_s, memory)
 
 

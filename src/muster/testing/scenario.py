@@ -34,6 +34,7 @@ from muster.api.names import LABEL_TASK_PRIORITY
 from muster.engine.config.conf import PluginEntry
 from muster.engine.config.reader import Reader
 from muster.engine.holds import Hold
+from muster.engine.profiles.known import KAI
 from muster.model.cluster_objects import DisruptionAllowance, HeldBack, RecentEviction
 from muster.model.records import (
     ROOT,
@@ -94,6 +95,8 @@ _KEYS = (
     "records",
     "now_s",
     "holds",
+    "acted_s",
+    "profile",
 )
 _NODE_KEYS = (
     "has",
@@ -183,6 +186,9 @@ class Scenario:
     conf: str = ""
     now_s: float = make.NOW_S
     holds: tuple[Hold, ...] = ()
+    acted_s: Mapping[str, float] = field(default_factory=dict)
+    """When plugins had acted before, by name."""
+    profile: str = KAI
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -220,6 +226,8 @@ def parse_scenario(document: object, name: str) -> Scenario:
         holds=()
         if root.key("holds").is_absent
         else _converted(root.key("holds"), tuple[Hold, ...]),
+        acted_s={name: at.number(0.0) for name, at in root.key("acted_s").items()},
+        profile=KAI if root.key("profile").is_absent else root.key("profile").text(),
     )
 
 

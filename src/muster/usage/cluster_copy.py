@@ -6,7 +6,6 @@ place by its number, so that the newest takes that of the one that is too old, a
 them all.
 """
 
-import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -45,7 +44,7 @@ def day_in(found: ConfigMap) -> DayUsage:
     """Raises `BadDay`."""
     try:
         day = unpacked(b64decode(found.binary_data.get(_KEY, ""), validate=True))
-    except binascii.Error as error:
+    except ValueError as error:  # Also of letters that are none of base64's.
         raise BadDay(f"it is no day of usage ({error})") from None
     if map_of(day.day) != found.metadata.name:
         raise BadDay(f"it holds day {day.day}, whose place is {map_of(day.day)}")

@@ -30,7 +30,9 @@ class BadQuestion(Exception):
 def is_known(path: str) -> bool:
     """Whether there may be an answer, whatever the cluster is like."""
     kind, _, name = path.partition("/")
-    return path in ("status", "map", "jobs", "names", *_LISTS) or bool(name and kind in _ONES)
+    return path in ("status", "map", "jobs", "shapes", "names", *_LISTS) or bool(
+        name and kind in _ONES
+    )
 
 
 def answer(
@@ -51,6 +53,9 @@ def answer(
         return gpu_map(moment)
     if path == "jobs":
         return _jobs(moment, query, visible)
+    if path == "shapes":
+        wanted = _filter(dict(query), visible)
+        return _listed("ShapeList", moment, job_views.shapes(moment, wanted))
     if path == "names":
         return _names(moment, query, visible)
     if path in _LISTS:
@@ -69,7 +74,6 @@ def _queue(moment: Moment, name: str) -> Any:
 _LISTS: Final[Mapping[str, tuple[str, Callable[[Moment], list[Any]]]]] = {
     "queues": ("QueueList", queues),
     "nodes": ("NodeList", nodes),
-    "shapes": ("ShapeList", job_views.shapes),
 }
 _ONES: Final[Mapping[str, Callable[[Moment, str], Any]]] = {
     "queues": _queue,
@@ -83,18 +87,24 @@ def _jobs(
 ) -> dict[str, Any]:
     asked = dict(query)
     sort, limit, cursor = (asked.pop(name, "") for name in ("sort", "limit", "cursor"))
-    fields = job_views.Filter.names()
-    for unknown in sorted(asked.keys() - set(fields)):
-        known = (*fields, "sort", "limit", "cursor")
-        raise BadQuestion("UnknownField", f"{unknown} is no field of a job.", known)
+    wanted = _filter(asked, visible, ("sort", "limit", "cursor"))
     if sort.removeprefix("-") not in ("", *job_views.SORTS):
         raise BadQuestion("UnknownField", f"Jobs are not sorted by {sort}.", job_views.SORTS)
     first, most = _number(cursor, 0), _number(limit, _PAGE)
     end = first + min(most or PAGE_MAX, PAGE_MAX)
-    wanted = job_views.Filter(**asked, visible=visible)
     total, found = job_views.page(moment, wanted, sort, first, end)
     following = str(end) if end < total else ""
     return _listed("JobList", moment, found) | {"total": total, "next": following}
+
+
+def _filter(
+    asked: dict[str, str], visible: frozenset[str] | None, more: tuple[str, ...] = ()
+) -> job_views.Filter:
+    """`more`: what may be asked beside the fields of a job."""
+    fields = job_views.Filter.names()
+    for unknown in sorted(asked.keys() - set(fields)):
+        raise BadQuestion("UnknownField", f"{unknown} is no field of a job.", (*fields, *more))
+    return job_views.Filter(**asked, visible=visible)
 
 
 def _names(

@@ -14,26 +14,23 @@ from muster.api.yaml_text import read_yaml_all
 from muster.base.log import Log
 from muster.base.timefmt import rfc3339
 from muster.engine.config.told import told
-from muster.engine.profiles.known import MUSTER
 from muster.foresight.calibration import COVERS
-from muster.foresight.changes import more_like
 from muster.foresight.estimates import EstimateLog
 from muster.foresight.journal.events import KINDS, REFUSED, Event
 from muster.foresight.journal.reader import NoJournal, Query, history
+from muster.foresight.journal.runs import story
 from muster.foresight.order import job_order
 from muster.foresight.plan import checked, held, no_estimates, plan, token_of
-from muster.foresight.situation import Rules, rules_of
 from muster.foresight.variants import Variants
 from muster.foresight.whatif import difference
 from muster.foresight.why import State
 from muster.model.reason_codes import CODES
-from muster.model.record_changes import Delta
-from muster.model.records import QueueRecord
 from muster.numerics.axis import GPU_UNIT
 from muster.usage.accounts import Question
 from muster.usage.kept import UsageFolder
 from muster.web.estimating import Estimator
 from muster.web.live import LiveCluster, Seen
+from muster.web.policy_question import BadQuestion, WhatIf
 from muster.web.submission import submission_of
 from muster.web.tracks import KINDS as KINDS_TRACKED
 from muster.web.tracks import Tracks
@@ -53,19 +50,10 @@ T = TypeVar("T")
 LIST_MAX: Final = 1000
 _LIMIT: Final = 200
 _LINES_MAX: Final = 12
-_CONF_LETTERS_MAX: Final = 1 << 16
-_CONF_PARTS_MAX: Final = 64
 _DECIDED: Final = tuple(kind for kind in KINDS if kind != REFUSED)
 _DECIDED_MAX: Final = 5
 _SPAN_S: Final = 7 * 86400.0
-_HOURS_MAX: Final = 24
-_ADDED_MAX: Final = 1000
 _SPAN_MAX_S: Final = 36 * 86400.0
-_PRIORITY_MAX: Final = 2**31 - 1
-"""As of pods: Kubernetes keeps 32 bits."""
-_FIELDS: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": float(1 << 30)}
-
-
 _OF_GROUPER: Final = re.compile(r"pg-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 """What the grouper calls a group: after a workload and its uid."""
 
@@ -79,10 +67,6 @@ def meant(job: str, known: Collection[str]) -> str:
     named = ((key, _OF_GROUPER.fullmatch(key.partition("/")[2])) for key in made)
     found = [key for key, its in named if its is not None and its[1] == name]
     return found[0] if len(found) == 1 else job
-
-
-class BadQuestion(Exception):
-    """It cannot be answered; the text names the parameter and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,28 +116,6 @@ class PlanQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Whether to look for the smallest changes where it waits."""
     when: bool = False
     """Whether to estimate when it starts where it waits."""
-
-
-class QueueChange(msgspec.Struct, forbid_unknown_fields=True):
-    """Fields of a queue in GPUs, cores and GiB; -1: no bound."""
-
-    quota: dict[str, float] = {}
-    limit: dict[str, float] = {}
-    weight: dict[str, float] = {}
-    priority: int | None = None
-
-
-class WhatIf(msgspec.Struct, forbid_unknown_fields=True):
-    """Another policy: queue fields, a configuration, nodes that come, are lost or drained."""
-
-    queues: dict[str, QueueChange] = {}
-    conf: str | None = None
-    without_nodes: list[str] = []
-    drained_nodes: list[str] = []
-    added_nodes: dict[str, int] = {}
-    """How many more like each of these."""
-    hours: float = 0.0
-    """How far to look ahead; 0: at what is decided at once only."""
 
 
 _Handler = Callable[[Asked], Awaitable[Any]]
@@ -286,7 +248,7 @@ class Handlers:
                 for name in ("job", "queue", "user", "node", "code", "actor")
             },
         )
-        found = await self._cluster.ask(lambda _: history(folder, query), asked.reader)
+        found = await self._cluster.ask(lambda _: story(folder, query), asked.reader)
         return _listed("EventList", [event_view(event) for event in found], len(found))
 
     async def usage(self, asked: Asked) -> Any:
@@ -379,12 +341,12 @@ class Handlers:
         question = asked.document(WhatIf)
 
         def answer(seen: Seen) -> Any:
-            rules = None if question.conf is None else _rules(question.conf)
-            edit = _edit(question, seen)
+            rules = question.rules()
+            edit = question.edit(seen.state)
             found = difference(seen.situation, seen.state, edit, rules)
             snapshot = seen.situation.snapshot
             later = None
-            if (horizon_s := _horizon_s(question.hours)) > 0:
+            if (horizon_s := question.horizon_s()) > 0:
                 later = ahead_view(self._estimator.ahead(seen, edit, rules, horizon_s), horizon_s)
             return Diff(
                 verdict=found.verdict(),
@@ -395,16 +357,11 @@ class Handlers:
                 shares={name: list(moved) for name, moved in found.shares.items()},
                 below_quota=list(found.below_quota),
                 is_complete=found.is_complete,
+                displaced=evictions(found.displaced, snapshot),
                 ahead=later,
             )
 
         return await self._cluster.ask(answer, asked.reader)
-
-
-def _horizon_s(hours: float) -> float:
-    if not 0 <= hours <= _HOURS_MAX:
-        raise BadQuestion(f"hours: write a number from 0 to {_HOURS_MAX}")
-    return hours * 3600.0
 
 
 def _listed(kind: str, items: Any, total: int) -> dict[str, Any]:
@@ -426,65 +383,3 @@ def _manifests(given: str | list[Any] | dict[str, Any]) -> list[Any]:
         return read_yaml_all(given)
     except (yaml.YAMLError, ValueError) as error:
         raise BadQuestion(f"manifest: is not YAML: {str(error)[:200]}") from None
-
-
-def _rules(conf: str) -> Rules:
-    """Those of a configuration that somebody sent: as long as one that a scheduler is started
-    with, and no longer, for each part of it makes a cycle dearer."""
-    if len(conf) > _CONF_LETTERS_MAX:
-        raise BadQuestion(f"conf: is longer than {_CONF_LETTERS_MAX} letters: write a shorter one")
-    rules = rules_of(conf, "conf", MUSTER)
-    for name, found in (("actions", rules.actions), ("plugins", rules.policy.plugins)):
-        if len(found) > _CONF_PARTS_MAX:
-            raise BadQuestion(f"conf: {name}: there are {len(found)}: at most {_CONF_PARTS_MAX}")
-    return rules
-
-
-def _edit(question: WhatIf, seen: Seen) -> Delta:
-    state = seen.state
-    queues = []
-    for name, change in question.queues.items():
-        if name not in state.queues:
-            raise BadQuestion(f"queues: there is no queue {name[:80]}")
-        queues.append(_changed(state.queues[name], change))
-    for name in (*question.without_nodes, *question.drained_nodes, *question.added_nodes):
-        if name not in state.nodes:
-            raise BadQuestion(f"nodes: there is no node {name[:80]}")
-    drained = tuple(
-        msgspec.structs.replace(state.nodes[name], is_unschedulable=True)
-        for name in question.drained_nodes
-    )
-    added = tuple(
-        node
-        for name, count in question.added_nodes.items()
-        for node in more_like(state.nodes[name], _added(name, count))
-    )
-    nodes = (*drained, *added)
-    return Delta(queues=tuple(queues), nodes=nodes, gone_nodes=tuple(question.without_nodes))
-
-
-def _added(name: str, count: int) -> int:
-    if not 0 < count <= _ADDED_MAX:
-        raise BadQuestion(f"added_nodes: {name[:80]}: write a number from 1 to {_ADDED_MAX}")
-    return count
-
-
-def _changed(queue: QueueRecord, change: QueueChange) -> QueueRecord:
-    fields: dict[str, Any] = {}
-    for field in ("quota", "limit", "weight"):
-        given: Mapping[str, float] = getattr(change, field)
-        if unknown := set(given) - set(_FIELDS):
-            raise BadQuestion(f"{field}: no resource {min(unknown)[:40]}: {', '.join(_FIELDS)}")
-        scale = dict.fromkeys(_FIELDS, 1.0) if field == "weight" else _FIELDS
-        if any(value != value or abs(value) > 1e9 for value in given.values()):
-            raise BadQuestion(f"{field}: write a number below 1e9, or -1 for no bound")
-        amounts = {
-            name: value if value == -1 else value * scale[name] for name, value in given.items()
-        }
-        if amounts:
-            fields[field] = {**getattr(queue, field), **amounts}
-    if change.priority is not None:
-        if abs(change.priority) > _PRIORITY_MAX:
-            raise BadQuestion(f"priority: write a whole number of at most {_PRIORITY_MAX}")
-        fields["priority"] = change.priority
-    return msgspec.structs.replace(queue, **fields)

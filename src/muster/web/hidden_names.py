@@ -1,14 +1,11 @@
 """What jobs and their pods are called where no namespace stands before the name."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from muster.api.group_names import owner_name
 from muster.web.moment import Moment
-
-_OWNED: Final = re.compile(r"pg-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""A group that was made for an owner: with its name and uid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +54,5 @@ def _by_namespace(moment: Moment) -> dict[str, set[str]]:
         found = moment.made["names by namespace"] = {}
         for key in moment.snapshot.jobs.keys:
             namespace, _, name = key.partition("/")
-            owned = _OWNED.fullmatch(name)
-            found.setdefault(namespace, set()).update({name, owned[1] if owned else name})
+            found.setdefault(namespace, set()).update({name, owner_name(name)})
     return found

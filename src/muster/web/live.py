@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 from muster.base.clock import Clock
 from muster.base.offload import Offload
+from muster.engine.config.told import told
 from muster.foresight.plan import digest_of
 from muster.foresight.situation import Rules, Situation
 from muster.foresight.variants import Variants
@@ -101,10 +102,14 @@ class LiveCluster:
 
 
 def rules_digest(rules: Rules) -> str:
-    """Of plugins, actions and settings: what a token's rules are compared by."""
+    """Of what is configured: what a token's rules are compared by. Never of plugins themselves,
+    which may remember things; where there is no configuration, of their names.
+    """
     policy = rules.policy
-    plugins = [(tier, plugin.name, repr(vars(plugin))) for tier, plugin in policy.plugins]
-    return digest_of([repr(plugins), repr(policy.settings), [name for name, _ in rules.actions]])
+    plugins = [(tier, plugin.name) for tier, plugin in policy.plugins]
+    configured = {} if policy.written is None else told(policy.written)
+    names = [name for name, _ in rules.actions]
+    return digest_of([configured, plugins, repr(policy.settings), names])
 
 
 def _is_same(before: Situation, now: Situation) -> bool:

@@ -28,6 +28,9 @@ class Moment:
     at_s: float
     cycle: int = 0
     took_s: float = 0.0
+    undone: Mapping[str, float] = field(default_factory=dict)
+    """Jobs that it would have started, and since when each moment says so: whose scheduler is at
+    work has none for long."""
     made: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """Views that cost something and are asked for again: each is made once for a moment."""
 

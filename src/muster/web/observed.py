@@ -52,7 +52,8 @@ class ObservedCluster:
             raise NotReady("the cluster is still being read")
         seen = self.newest
         rules = Rules(seen.active.policy, seen.active.actions)
-        return Situation(seen.snapshot, rules, seen.now_s, seen.result.held)
+        held, acted_s = seen.result.held, seen.result.acted_s
+        return Situation(seen.snapshot, rules, seen.now_s, held, acted_s=acted_s)
 
     def surroundings(self) -> Surroundings:
         """In any thread: what informers have is copied before it is gone through."""

@@ -198,6 +198,21 @@ class Cycle(msgspec.Struct, frozen=True):
     took_ms: float
 
 
+class Undone(msgspec.Struct, frozen=True):
+    """Jobs that could start, by the same rules, and that nobody starts."""
+
+    jobs: int
+    since: float
+    first: str
+
+
+class Longest(msgspec.Struct, frozen=True):
+    """The job that has waited longest."""
+
+    job: str
+    since: float
+
+
 class Status(msgspec.Struct, frozen=True):
     cluster: str
     rev: int
@@ -208,3 +223,5 @@ class Status(msgspec.Struct, frozen=True):
     owed: tuple[Owed, ...]
     nodes: tuple[Trouble, ...]
     cycle: Cycle
+    longest: Longest | None = None
+    undone: Undone | None = None

@@ -4,6 +4,7 @@ Pure: what the grouper may look at in the cluster is handed in. Pods are what th
 would make of the templates in it: every part that has a pod template, as often as it says.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,6 +36,20 @@ LETTERS_MAX: Final = 64 << 20
 _DEPTH_MAX: Final = 32
 _COUNTS: Final = ("replicas", "parallelism", "numWorkers", "size")
 _TEMPLATES: Final = ("template", "workerTemplate", "podTemplate")
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_OF_SERVERS: Final = frozenset(
+    {
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+        "selfLink",
+    }
+)
+"""What API servers write, whatever they are sent: there in what was read from one."""
 _REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 
 
@@ -95,7 +110,7 @@ def submission_of(
     """Raises `BadManifest`."""
     pods: list[tuple[Object, Object]] = []
     room, door = _Room(), Door(world.admission)
-    for at, manifest in enumerate(manifests):
+    for at, manifest in enumerate(_documents(manifests)):
         top = _checked(manifest, at, namespace)
         door.takes(top)
         pods += [(pod, top) for pod in _pods(top, room)]
@@ -132,6 +147,12 @@ class _Made:
             self.problems.append(f"{pod['metadata']['name']}: {problem}")
             return
         if not decide.is_ours(pod, settings):
+            return
+        if node := pod["spec"].get("nodeName"):
+            self.problems.append(
+                f"{pod['metadata']['name']}: spec.nodeName: is {node}: no scheduler decides about "
+                "such a pod: leave it out"
+            )
             return
         owners = [] if pod is top else [top]
         pod = self.door.pod(pod, top)
@@ -184,6 +205,16 @@ def _completed(resources: Mapping[str, Any]) -> dict[str, Any]:
     return {**resources, "requests": requests}
 
 
+def _documents(manifests: Sequence[Any]) -> Iterator[Any]:
+    """One by one: what `kubectl get -o yaml` shows of several objects is a list of them."""
+    for manifest in manifests:
+        items = manifest.get("items") if isinstance(manifest, dict) else None
+        if isinstance(items, list) and str(manifest.get("kind")).endswith("List"):
+            yield from items
+        else:
+            yield manifest
+
+
 def _checked(manifest: Any, at: int, namespace: str) -> Object:
     """With a namespace, a name and a uid."""
     if not isinstance(manifest, dict):
@@ -200,9 +231,15 @@ def _checked(manifest: Any, at: int, namespace: str) -> Object:
     name = metadata.get("name") or f"{metadata.get('generateName') or 'planned-'}x"
     if not isinstance(own, str) or not isinstance(name, str):
         raise BadManifest(f"document {at}: metadata.name: is not a text: write one")
+    if not _NAMESPACE.fullmatch(own):
+        raise BadManifest(
+            f"document {at}: metadata.namespace: is {own[:80]!r}: write lower case letters, digits "
+            "and '-', at most 63"
+        )
+    kept = {key: value for key, value in metadata.items() if key not in _OF_SERVERS}
     return {
-        **manifest,
-        "metadata": {**metadata, "namespace": own, "name": name, "uid": f"planned-top-{at}"},
+        **{key: value for key, value in manifest.items() if key != "status"},
+        "metadata": {**kept, "namespace": own, "name": name, "uid": f"planned-top-{at}"},
     }
 
 

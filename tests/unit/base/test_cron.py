@@ -41,8 +41,40 @@ def test_a_schedule_follows_its_time_zone() -> None:
     )
 
 
+def test_an_hour_that_clocks_show_twice_has_its_times_twice() -> None:
+    """At 01:00 UTC clocks in Berlin go from 03:00 back to 02:00. The next time is never past:
+    whoever waits for it would not wait at all."""
+    each, once = parsed("* * * * *", "Europe/Berlin"), parsed("30 2 * * *", "Europe/Berlin")
+    for minute in range(180):
+        now_s = at("2026-10-25T00:00:00") + 60 * minute
+        assert each.next_s(now_s) == now_s + 60
+        assert each.last_s(now_s) == now_s - 60
+    assert once.next_s(at("2026-10-24T22:00:00")) == at("2026-10-25T00:30:00")
+    assert once.next_s(at("2026-10-25T00:30:00")) == at("2026-10-25T01:30:00")
+    assert once.next_s(at("2026-10-25T01:30:00")) == at("2026-10-26T01:30:00")
+    assert once.last_s(at("2026-10-25T01:30:00")) == at("2026-10-25T00:30:00")
+
+
+def test_a_time_that_clocks_leave_out_comes_an_hour_later() -> None:
+    """At 01:00 UTC clocks in Berlin go from 02:00 to 03:00."""
+    schedule = parsed("30 2 * * *", "Europe/Berlin")
+    assert schedule.next_s(at("2026-03-28T12:00:00")) == at("2026-03-29T01:30:00")
+    assert schedule.next_s(at("2026-03-29T01:30:00")) == at("2026-03-30T00:30:00")
+    assert schedule.last_s(at("2026-03-29T01:31:00")) == at("2026-03-29T01:30:00")
+
+
 @pytest.mark.parametrize(
-    "text", ["", "* * * *", "60 * * * *", "* 24 * * *", "x * * * *", "*/0 * * * *", "9-5 * * * *"]
+    "text",
+    [
+        pytest.param("1," * 500_000 + "1 * * * *", id="long"),
+        "",
+        "* * * *",
+        "60 * * * *",
+        "* 24 * * *",
+        "x * * * *",
+        "*/0 * * * *",
+        "9-5 * * * *",
+    ],
 )
 def test_a_malformed_schedule_is_an_error(text: str) -> None:
     with pytest.raises(BadSchedule):

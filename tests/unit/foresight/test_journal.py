@@ -1,6 +1,10 @@
 """The journal: what is kept, found again, decided again, and let go."""
 
+import os
 import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -11,7 +15,7 @@ from tests.support.busy_cluster import BusyCluster
 from muster.base.database_file import BadFile
 from muster.engine.plan import NOTHING
 from muster.foresight.journal.bounds import Bounds
-from muster.foresight.journal.events import EVICTED, REFUSED
+from muster.foresight.journal.events import ENDED, EVICTED, REFUSED
 from muster.foresight.journal.reader import (
     SUFFIX,
     JournalReader,
@@ -22,7 +26,7 @@ from muster.foresight.journal.reader import (
 )
 from muster.foresight.journal.recorder import Cycle, CycleRecorder
 from muster.foresight.journal.replay import Same, compared, plain, sameness, situations
-from muster.foresight.journal.runs import past_runs
+from muster.foresight.journal.runs import past_runs, story
 from muster.foresight.journal.scenario_file import scenario_of
 from muster.foresight.journal.store import JournalStore, RecordedRules
 from muster.foresight.situation import rules_of
@@ -239,6 +243,69 @@ def test_what_is_no_journal_is_named(tmp_path: Path) -> None:
         JournalStore(path_in(tmp_path), "one")
     with pytest.raises(NoJournal, match="cannot be read"):
         JournalReader(path_in(tmp_path))
+
+
+def damage(path: Path) -> None:
+    """As a disk does that loses what it wrote: most of all pages but the first two."""
+    whole = bytearray(path.read_bytes())
+    for page in range(8192, len(whole), 4096):
+        whole[page + 100 : page + 4000] = b"\xa5" * 3900
+    path.write_bytes(whole)
+
+
+def test_a_journal_that_is_damaged_is_named(busy: Path, tmp_path: Path) -> None:
+    path = path_in(tmp_path)
+    path.write_bytes(path_in(busy).read_bytes())
+    damage(path)
+    for question in (
+        lambda: history(tmp_path, Query(limit=100_000)),
+        lambda: past_runs(tmp_path, 0.0),
+        lambda: list(JournalReader(path).cycles()),
+    ):
+        with pytest.raises(NoJournal, match="cannot be read"):
+            question()
+
+
+@contextmanager
+def somebody_else() -> Iterator[None]:
+    """Who may not write where everybody may read; root may write everywhere."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def test_a_journal_in_a_folder_that_may_only_be_read_is_read(busy: Path) -> None:
+    """That of another user, or of a volume that is mounted so: SQLite would make a file there."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path_in(folder).write_bytes(path_in(busy).read_bytes())
+        folder.chmod(0o555)
+        with somebody_else():
+            found = history(folder, Query(limit=100_000))
+        folder.chmod(0o755)
+    assert len(found) == len(history(busy, Query(limit=100_000)))
+
+
+def test_ends_are_told_among_what_was_decided(busy: Path) -> None:
+    whole = story(busy, Query(limit=100_000))
+    assert [one.at_s for one in whole] == sorted((one.at_s for one in whole), reverse=True)
+    ends = story(busy, Query(kinds=(ENDED,), limit=100_000))
+    runs = past_runs(busy, 0.0)
+    assert sorted((one.at_s, one.job, one.ran_s) for one in ends) == sorted(
+        (run.ended_s, run.job.key, run.ran_s) for run in runs
+    )
+    assert [one for one in whole if one.kind == ENDED] == ends
+    assert len(whole) == len(history(busy, Query(limit=100_000))) + len(ends)
+    job = ends[0].job
+    assert {one.job for one in story(busy, Query(job=job))} == {job}
+    last_s = ends[0].at_s
+    late = story(busy, Query(kinds=(ENDED,), since_s=last_s, until_s=last_s))
+    assert late == [one for one in ends if one.at_s == last_s]
+    assert story(busy, Query(kinds=(EVICTED,))) == history(busy, Query(kinds=(EVICTED,)))
 
 
 def test_runs_that_ended_are_learned_from(busy: Path) -> None:

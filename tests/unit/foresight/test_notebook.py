@@ -3,6 +3,7 @@
 import gzip
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,6 +61,45 @@ def test_a_file_of_the_scheduler_is_asked_as_the_cluster_itself(tmp_path: Path, 
     assert [(one.what, one.after) for one in asked.changes] == [
         (one.what, one.after) for one in found.changes
     ]
+
+
+_GUIDE = Path(__file__).parents[3] / "docs/guides/ask-before-you-submit.md"
+_JOB = """
+apiVersion: v1
+kind: Pod
+metadata: {name: new, labels: {kai.scheduler/queue: llm}}
+spec:
+  schedulerName: kai-scheduler
+  containers: [{name: c, image: x, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+
+
+def test_what_the_guide_says_of_notebooks_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of it in one notebook, beside files of these names."""
+    world = make.cluster(
+        make.node("n1", gpu=4),
+        make.node("n2", gpu=1),
+        make.queue("llm", quota_gpu=8),
+        make.gang("old", 1, gpu=4, queue="llm", nodes=("n1",), expected_runtime_s=7200.0),
+        make.gang("train", 1, gpu=2, queue="llm", expected_runtime_s=3600.0),
+    )
+    dump = CycleDump(make.NOW_S, "", world, recorded_settings(Options()))
+    (tmp_path / "cycle.json").write_bytes(encode_dump(dump))
+    (tmp_path / "job.yaml").write_text(_JOB)
+    drawn = Drawn()
+    pyplot = SimpleNamespace(subplots=lambda: (None, drawn))
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", pyplot)
+    monkeypatch.chdir(tmp_path)
+    _, *blocks = _GUIDE.read_text().split("```python\n")
+    notebook: dict[str, Any] = {}
+    for block in blocks:
+        exec(block.partition("```")[0].replace("team/train", "default/train"), notebook)
+    said = capsys.readouterr().out.splitlines()
+    assert "starts now [{'n2': 1}]" in said
+    assert "1 pods lose their node" in said[-1]
+    assert drawn.of("barh") or drawn.of("plot")
 
 
 @pytest.mark.parametrize("content", [b"{}", b"no json", b"\x1f\x8bno gzip"])

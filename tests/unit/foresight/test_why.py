@@ -10,6 +10,7 @@ from muster.foresight.why import NoSuchJob, Questions, State
 from muster.model.records import ClusterRecords, TopologyConstraint, TopologyRecord, gang
 from muster.numerics.axis import GPU_UNIT
 from muster.testing import make
+from muster.web.views.answers import in_words
 
 
 def asked(world: ClusterRecords) -> Questions:
@@ -161,9 +162,9 @@ def test_two_changes_are_tried_where_no_single_one_helps() -> None:
         make.gang("train", 2, gpu=2, queue="a", is_preemptible=False),
     )
     why = asked(world).why("default/train")
-    assert [change.what for change in why.changes if "nodes" not in change.what] == [
-        "members+request"
-    ]
+    (pair,) = [change for change in why.changes if "nodes" not in change.what]
+    assert pair.what == "members+request"
+    assert in_words(pair) == "1 pod instead of 2, and 1 GPU a pod instead of 2 GPUs"
 
 
 def test_what_the_same_cycle_gives_to_others_is_not_promised() -> None:

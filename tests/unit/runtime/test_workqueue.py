@@ -1,13 +1,16 @@
 """The work queue: each key once, never concurrently, delayed when requested, with backoff."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.virtual_time import LoopClock, virtually
 
+from muster.api.meta import Key
 from muster.base.backoff import Backoff
+from muster.runtime.lanes import LONG_AT_ONCE, LONG_S, Lanes, namespace_of
 from muster.runtime.workqueue import Closed, WorkQueue, work_off
 
 
@@ -176,5 +179,90 @@ def test_work_that_waits_for_nothing_lets_others_have_their_turn() -> None:
         assert 0 < len(done) < 100
         queue.close()
         await working
+
+    virtually(run())
+
+
+def by_namespace() -> Lanes[Any]:
+    return Lanes(namespace_of)
+
+
+def _keys(namespace: str, count: int) -> list[Key]:
+    return [Key(namespace, f"{number:02}") for number in range(count)]
+
+
+def test_work_of_one_namespace_that_lasts_long_keeps_no_worker_from_others() -> None:
+    async def run() -> None:
+        clock = LoopClock()
+        queue: WorkQueue[Key] = WorkQueue(clock)
+        begun: dict[Key, float] = {}
+        most = under_way = 0
+
+        async def do(key: Key) -> None:
+            nonlocal most, under_way
+            begun[key] = clock.monotonic_s()
+            if key.namespace == "slow":
+                under_way += 1
+                most = max(most, under_way)
+                await clock.sleep(30.0)
+                under_way -= 1
+
+        for key in (*_keys("slow", 40), *_keys("quick", 5)):
+            queue.add(key)
+        working = asyncio.create_task(work_off(queue, 4, do, by_namespace()))
+        await clock.sleep(10.0)
+        assert all(begun[key] <= 2 * LONG_S for key in _keys("quick", 5))
+        late = Key("quick", "late")
+        queue.add(late)
+        await clock.sleep(1.0)
+        assert begun[late] == 10.0
+        await clock.sleep(300.0)
+        assert len(begun) == 46, "whoever was held is begun when others have ended"
+        assert most < LONG_AT_ONCE + 4
+        queue.close()
+        await working
+
+    virtually(run())
+
+
+def test_a_key_whose_work_lasts_long_is_not_begun_a_second_time_meanwhile() -> None:
+    async def run() -> None:
+        clock = LoopClock()
+        queue: WorkQueue[Key] = WorkQueue(clock)
+        begun: list[float] = []
+
+        async def do(key: Key) -> None:
+            begun.append(clock.monotonic_s())
+            await clock.sleep(10.0)
+
+        working = asyncio.create_task(work_off(queue, 4, do, by_namespace()))
+        for _ in range(3):
+            queue.add(Key("slow", "a"))
+            await clock.sleep(3.0)
+        await clock.sleep(12.0)
+        queue.close()
+        await working
+        assert begun == [0.0, 10.0]
+
+    virtually(run())
+
+
+def test_keys_of_no_namespace_keep_their_workers() -> None:
+    async def run() -> None:
+        clock = LoopClock()
+        queue: WorkQueue[str] = WorkQueue(clock)
+        begun: list[float] = []
+
+        async def do(key: str) -> None:
+            begun.append(clock.monotonic_s())
+            await clock.sleep(10.0)
+
+        for key in ("a", "b", "c"):
+            queue.add(key)
+        working = asyncio.create_task(work_off(queue, 2, do, by_namespace()))
+        await clock.sleep(15.0)
+        queue.close()
+        await working
+        assert begun == [0.0, 0.0, 10.0]
 
     virtually(run())

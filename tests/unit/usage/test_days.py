@@ -8,8 +8,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from muster.api.codec import from_builtins
+from muster.api.core import ConfigMap
 from muster.numerics.axis import QUEUE_GPU, QUEUE_WIDTH
 from muster.usage.accrual import BUCKET_S, CLUSTER, DAY_S, AccountKey, AccountSums, Sums
+from muster.usage.cluster_copy import day_in, map_of
 from muster.usage.days import OTHERS, BadDay, DayUsage, packed, unpacked
 from muster.usage.store import UsageStore
 
@@ -39,6 +42,13 @@ def test_a_day_comes_back_as_it_was() -> None:
     assert list(found.starts_s) == list(day.starts_s)
     assert found.held == pytest.approx(day.held, rel=1e-6)
     assert sorted(map(str, found.accounts)) == sorted(map(str, day.accounts))
+
+
+@pytest.mark.parametrize("text", ["?", "x", "\u00b2", "\u202e\U0001f600", "AAAA"])
+def test_a_copy_that_is_no_text_of_bytes_is_no_day(text: str) -> None:
+    copied = {"metadata": {"name": map_of(DAY)}, "binaryData": {"day": text}}
+    with pytest.raises(BadDay):
+        day_in(from_builtins(ConfigMap, copied))
 
 
 def test_a_day_of_nothing_comes_back() -> None:

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession
 from tests.support.busy_cluster import BusyCluster
 from tests.unit.api.test_yaml_text import laughs
-from tests.unit.foresight.test_journal import _CYCLES, recorded
+from tests.unit.foresight.test_journal import _CYCLES, damage, path_in, recorded
 
 from muster.base.clock import VirtualClock
 from muster.base.log import Log, MemorySink
@@ -441,6 +441,53 @@ async def test_a_priority_beyond_all_numbers_is_named(priority: int) -> None:
         answer = await client.post("/api/v1/whatif", json=edit)
         assert answer.status == 400
         assert "priority: write a whole number" in await answer.text()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"queues": {"a": {"quota": {"gpu": -5}}}}, "quota: write a number from 0 to 1e9, or -1"),
+        ({"queues": {"a": {"limit": {"gpu": -0.5}}}}, "limit: write a number from 0 to 1e9, or -1"),
+        ({"queues": {"a": {"weight": {"gpu": -1}}}}, "weight: write a number from 0 to 1e9"),
+        ({"added_nodes": {"n1": 600, "n2": 600}}, "at most 1000 all together"),
+        ({"added_nodes": {"n1": -2}}, "added_nodes: n1: write 1 or more"),
+    ],
+)
+async def test_amounts_that_no_queue_and_no_cluster_has_are_named(body: Any, said: str) -> None:
+    async with asking() as client:
+        found = await posted(client, "/api/v1/whatif", body, 400)
+    assert said in found["error"]["message"]
+
+
+async def test_pods_on_nodes_that_are_lost_are_told_and_where_their_jobs_restart() -> None:
+    both = (
+        make.gang(f"on-{node}", 2, gpu=2, queue="a", nodes=(node,) * 2, expected_runtime_s=7200.0)
+        for node in ("n1", "n2")
+    )
+    source = Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, *both))
+    async with asking(source) as client:
+        found = await posted(client, "/api/v1/whatif", {"without_nodes": ["n1"], "hours": 6})
+    (lost,) = found["displaced"]
+    assert (lost["job"], lost["pods"], lost["gpus"], lost["by"]) == (
+        "default/on-n1",
+        2,
+        4.0,
+        "node lost",
+    )
+    assert found["ahead"]["restarts_min"]["default/on-n1"] > 0.0
+    assert "2 pods lose their node, 0 of them get another place" in found["verdict"]
+
+
+async def test_a_journal_that_is_damaged_is_named_and_takes_no_other_answer(
+    tmp_path: Path,
+) -> None:
+    recorded(tmp_path, BusyCluster(7), 20).close()
+    damage(path_in(tmp_path))
+    async with asking(journal=tmp_path) as client:
+        history = await got(client, "/api/v1/history", 404)
+        await got(client, "/api/v1/why/default/train")
+        await got(client, "/api/v1/when/default/train")
+    assert "cannot be read" in history["error"]["message"]
 
 
 async def test_an_alias_bomb_is_refused_in_its_turn_and_not_on_the_loop_of_the_stream() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
+from muster.model.status import TaskStatus
 from muster.web.submission import JOBS_MAX, PODS_MAX, BadManifest, Surroundings, submission_of
 
 _POD = {
@@ -163,3 +164,39 @@ def test_thousands_of_jobs_are_not_planned_at_once() -> None:
     assert len(made(*pods[:-1]).jobs) == JOBS_MAX
     with pytest.raises(BadManifest, match=f"more than {JOBS_MAX} jobs"):
         made(*pods)
+
+
+def test_what_was_read_from_a_cluster_is_planned_as_new() -> None:
+    """As `kubectl get pods -o yaml` shows it: a list, with what the server wrote beside it."""
+    written = {
+        "uid": "1",
+        "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "deletionTimestamp": "2026-01-02T00:00:00Z",
+        "deletionGracePeriodSeconds": 30,
+        "managedFields": [],
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**_META, **written},
+        "spec": _POD,
+        "status": {"phase": "Running"},
+    }
+    again = made({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [pod, pod]})
+    new = made(*[{**pod, "metadata": _META, "status": {}}] * 2)
+    assert again.problems == ()
+    assert (again.jobs, again.tasks) == (new.jobs, new.tasks)
+    assert [task.status for task in again.tasks] == [TaskStatus.PENDING] * 2
+
+
+def test_a_pod_that_names_its_node_is_nobodys_to_plan() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _META, "spec": {**_POD, "nodeName": "n1"}}
+    assert "spec.nodeName: is n1" in made(pod).problems[0]
+
+
+@pytest.mark.parametrize("namespace", ["../x", "a/b", "A", "x" * 64, "a\n"])
+def test_a_namespace_that_cannot_be_is_named(namespace: str) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _META, "spec": _POD}
+    with pytest.raises(BadManifest, match=r"metadata\.namespace: is"):
+        submission_of([pod], namespace, Surroundings(), 5.0)

@@ -6,9 +6,16 @@ from typing import Any, Final
 
 import msgspec
 
-from muster.api.bounds import VOLCANO_JOB_PODS_MAX, VOLCANO_JOB_TASKS_MAX, VOLCANO_POLICIES_MAX
+from muster.api.bounds import (
+    VOLCANO_JOB_PODS_MAX,
+    VOLCANO_JOB_TASKS_MAX,
+    VOLCANO_JOB_VOLUMES_MAX,
+    VOLCANO_PLUGIN_ARGUMENTS_MAX,
+    VOLCANO_POLICIES_MAX,
+)
 from muster.api.codec import Unreadable, from_builtins
 from muster.api.core import PodSpec
+from muster.api.duration import Duration
 from muster.api.meta import ObjectMeta, Struct
 from muster.api.validation.problems import Problem, Problems, unlike
 from muster.api.volcano_batch import (
@@ -28,6 +35,8 @@ from muster.api.volcano_defaults import with_defaults
 from muster.base.cron import BadSchedule, parsed
 
 _LABEL_MAX: Final = 63
+_PENDING_LEAST: Final = Duration("1s")
+"""A pod that is replaced sooner never runs: it would be made and deleted without pause."""
 _MOVABLE: Final = (
     "tasks",
     "min_available",
@@ -63,6 +72,10 @@ def job_problems(job: Job) -> Problems:
     for index, task in enumerate(spec.tasks):
         yield from _task_problems(f"spec.tasks[{index}]", task)
     yield from _dependency_problems(spec.tasks)
+    if len(spec.volumes) > VOLCANO_JOB_VOLUMES_MAX:
+        message = f"{len(spec.volumes)} volumes are more than {VOLCANO_JOB_VOLUMES_MAX}"
+        yield Problem("spec.volumes", message, "put what belongs together into one volume")
+        return
     for index, volume in enumerate(spec.volumes):
         path = f"spec.volumes[{index}]"
         if not volume.mount_path:
@@ -236,9 +249,16 @@ def _one_policy(path: str, policy: LifecyclePolicy) -> Problems:
     for event in events:
         yield from unlike(f"{path}.event", event, EVENTS)
     yield from unlike(f"{path}.action", policy.action, ACTIONS)
-    if POD_PENDING in events and policy.timeout is None:
-        fix = "write how long a pod may wait"
-        yield Problem(f"{path}.timeout", "PodPending without a timeout", fix)
+    if POD_PENDING in events:
+        yield from _pending_problems(f"{path}.timeout", policy.timeout)
+
+
+def _pending_problems(path: str, timeout: Duration | None) -> Problems:
+    if timeout is None:
+        yield Problem(path, "PodPending without a timeout", "write how long a pod may wait")
+    elif timeout < _PENDING_LEAST:
+        message = f"PodPending after {timeout}: every pod is pending for so long"
+        yield Problem(path, message, f"write {_PENDING_LEAST} or more")
 
 
 def _plugin_problems(plugins: Mapping[str, tuple[str, ...]]) -> Problems:
@@ -246,6 +266,9 @@ def _plugin_problems(plugins: Mapping[str, tuple[str, ...]]) -> Problems:
         if name not in JOB_PLUGINS:
             known = ", ".join(JOB_PLUGINS)
             yield Problem(f"spec.plugins.{name}", "there is no such plugin", f"write {known}")
+        if len(plugins[name]) > VOLCANO_PLUGIN_ARGUMENTS_MAX:
+            message = f"{len(plugins[name])} arguments are more than {VOLCANO_PLUGIN_ARGUMENTS_MAX}"
+            yield Problem(f"spec.plugins.{name}", message, "write each argument once")
 
 
 def _name_problems(job: str, tasks: Sequence[TaskSpec]) -> Problems:
@@ -279,27 +302,28 @@ def _dependency_problems(tasks: Sequence[TaskSpec]) -> Problems:
             if name not in known:
                 yield Problem(f"{path}.name", f"there is no task {name}", "name another task")
         needs[task.name] = task.depends_on.name
-    if circle := _circle(needs):
+    if found := circle(needs):
         fix = "let one of them depend on none of the others"
-        yield Problem("spec.tasks", f"tasks wait for each other: {' -> '.join(circle)}", fix)
+        yield Problem("spec.tasks", f"tasks wait for each other: {' -> '.join(found)}", fix)
 
 
-def _circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
+def circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
     """A way from a task to itself, or nothing."""
     done: set[str] = set()
     for start in needs:
-        path: list[str] = []
+        path: dict[str, None] = {}
         waiting: list[Iterator[str]] = [iter((start,))]
         while waiting:
             name = next(waiting[-1], None)
             if name is None:
                 waiting.pop()
                 if path:
-                    done.add(path.pop())
+                    done.add(path.popitem()[0])
             elif name in path:
-                return [*path[path.index(name) :], name]
+                on_the_way = list(path)
+                return [*on_the_way[on_the_way.index(name) :], name]
             elif name not in done:
-                path.append(name)
+                path[name] = None
                 waiting.append(iter(needs.get(name, ())))
     return []
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 from muster.api import names
 from muster.api.yaml_text import read_yaml
 from muster.cli.conversion.converted import CannotConvert, Converted, Json, Note
+from muster.engine.config.dialects import switch_of
 from muster.engine.profiles.kube_batch import FLAT_CONF
 
 _ACTIONS: Final = {
@@ -63,7 +64,7 @@ def converted_conf(given: Mapping[str, Any], source: str) -> Converted:
     for name in sorted(set(given) - {"actions", "plugins", "tiers"}):
         if not name.startswith("plugin."):
             notes.append(Note(name, "no counterpart"))
-    notes += [Note(key, _OFF) for key in _off_in_flat(given)]
+    notes += [Note(key, _OFF) for key in (*_off_in_flat(given), *_off_in_tiers(given))]
     known = {_ACTIONS[one] for one in actions if one in _ACTIONS}
     strategy = _strategy(name for name, _ in plugins)
     spec: Json = {"placementStrategy": {"gpu": strategy, "cpu": strategy}}
@@ -92,6 +93,16 @@ def _off_in_flat(given: Mapping[str, Any]) -> Iterator[str]:
             "true",
         ):
             yield key
+
+
+def _off_in_tiers(given: Mapping[str, Any]) -> Iterator[str]:
+    """Switches beside plugins that switch something off."""
+    for at, tier in enumerate(given.get("tiers") or ()):
+        for place, one in enumerate(tier.get("plugins") or ()):
+            for key, value in one.items():
+                switch = switch_of(str(key))
+                if switch is not None and (str(value).lower() == "true") is not switch[1]:
+                    yield f"tiers[{at}].plugins[{place}].{key}"
 
 
 def is_conf(given: Mapping[str, Any]) -> bool:

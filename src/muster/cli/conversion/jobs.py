@@ -24,7 +24,7 @@ from muster.api.volcano_batch import (
 )
 from muster.api.volcano_defaults import with_defaults
 from muster.cli.conversion.converted import Converted, Json, Note
-from muster.cli.conversion.objects import native_queue
+from muster.cli.conversion.objects import annotation_notes, native_queue
 
 _MIN_MEMBER: Final = names.ANNOTATION_BATCH_MIN_MEMBER
 _PLUGINS: Final = {
@@ -57,6 +57,8 @@ def converted_job(given: Job) -> Converted:
         for task in job.spec.tasks
     ]
     spec: Json = {"replicatedJobs": jobs, "failurePolicy": {"maxRestarts": job.spec.max_retry}}
+    if job.spec.ttl_seconds_after_finished is not None:
+        spec["ttlSecondsAfterFinished"] = job.spec.ttl_seconds_after_finished
     body = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -152,10 +154,16 @@ def _failure_rules(policies: tuple[LifecyclePolicy, ...]) -> Iterator[Json]:
 
 
 def _notes(job: Job) -> Iterator[Note]:
+    yield from annotation_notes(job.metadata.annotations)
     yield from _policy_notes("spec.policies", job.spec.policies)
+    if job.spec.min_success is not None and len(job.spec.tasks) > 1:
+        yield Note("spec.minSuccess", "no counterpart: a JobSet counts jobs, not pods")
     for index, task in enumerate(job.spec.tasks):
         path = f"spec.tasks[{index}]"
         yield from _policy_notes(f"{path}.policies", task.policies)
+        if (task.min_available or 0) not in (0, task.replicas) and len(job.spec.tasks) > 1:
+            why = "no counterpart: spec.minAvailable is counted over all tasks"
+            yield Note(f"{path}.minAvailable", why)
         if task.depends_on is not None:
             why = "write spec.replicatedJobs[].dependsOn of the JobSet, which waits for jobs"
             yield Note(f"{path}.dependsOn", why)

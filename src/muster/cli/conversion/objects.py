@@ -1,6 +1,6 @@
 """Queues and pod groups."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from muster.api import kinds, names
@@ -51,6 +51,13 @@ def converted_group(group: PodGroup) -> Converted:
 
 def native_queue(name: str) -> str:
     return names.DEFAULT_QUEUE if name in ("", DEFAULT_QUEUE) else name
+
+
+def annotation_notes(annotations: Mapping[str, str]) -> Iterator[Note]:
+    """Those of Volcano do nothing here."""
+    for name in sorted(annotations):
+        if name.startswith(("volcano.sh/", "scheduling.volcano.sh/")):
+            yield Note(f"metadata.annotations[{name}]", "no counterpart: it does nothing here")
 
 
 def _amounts(queue: Queue, resource: str) -> Json:
@@ -114,6 +121,7 @@ def _queue_notes(queue: Queue) -> Iterator[Note]:
 
 def _group_notes(group: PodGroup) -> Iterator[Note]:
     spec = group.spec
+    yield from annotation_notes(group.metadata.annotations)
     was = "was scheduling.k8s.io/group-name"
     join = f"pods join by the annotation {names.ANNOTATION_POD_GROUP} ({was})"
     yield Note("metadata.name", join)

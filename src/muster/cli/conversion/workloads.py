@@ -13,7 +13,7 @@ from muster.api.volcano import (
 )
 from muster.api.volcano_batch import LABEL_QUEUE
 from muster.cli.conversion.converted import Converted, Json, Note
-from muster.cli.conversion.objects import native_queue
+from muster.cli.conversion.objects import annotation_notes, native_queue
 
 _LEAST: Final = f"the annotation {names.ANNOTATION_BATCH_MIN_MEMBER}"
 _SCHEDULERS: Final = ("volcano", "kube-batch")
@@ -81,6 +81,4 @@ def _moved(template: Json) -> Iterator[Note]:
     if least is not None:
         why = f"write {_LEAST} ({least}) on the Job itself, beside its template"
         yield Note(f"metadata.annotations[{ANNOTATION_BARE_MIN_MEMBER}]", why)
-    for name in sorted(notes):
-        if name.startswith(("volcano.sh/", "scheduling.volcano.sh/")):
-            yield Note(f"metadata.annotations[{name}]", "no counterpart: it does nothing here")
+    yield from annotation_notes(notes)

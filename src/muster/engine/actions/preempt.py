@@ -14,7 +14,7 @@ NAME = "preempt"
 
 def execute(session: Session) -> None:
     """Make room for jobs at the cost of less important jobs of their queue."""
-    run(session, ActionRules(NAME, _gate, _considered))
+    run(session, ActionRules(NAME, _gate, _considered, is_within_queue=True))
 
 
 def _gate(session: Session, actor: Actor) -> Refusal | None:

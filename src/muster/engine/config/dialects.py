@@ -1,9 +1,10 @@
 """The conf files of Volcano and kube-batch, read as they are.
 
-Volcano and later kube-batch write tiers in YAML; a switch that is not there is on. The first
-kube-batch had a flat map of strings (`plugin.gang.jobready: "true"`), where it is off. What is not
-known here is no error, for the file may be another version's: it is a warning that says what is
-known or what to use instead. An action that nobody knows is an error.
+Volcano and later kube-batch write tiers in YAML; a switch that is not there is on, and is written
+`enableJobOrder: false`, or `disableJobOrder: true` as in kube-batch 0.4. The first kube-batch had a
+flat map of strings (`plugin.gang.jobready: "true"`), where it is off. What is not known here is no
+error, for the file may be another version's: it is a warning that says what is known or what to use
+instead. An action that nobody knows is an error.
 """
 
 import re
@@ -33,12 +34,18 @@ _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
 _FLAT_ACTIONS, FLAT_PLUGINS = "allocate, preempt", "gang, priority, drf"
 """What a flat map that lists none has; this is not its built-in default."""
-_SWITCH = re.compile(r"enabled?([A-Z]\w*)")
+_SWITCH = re.compile(r"(disable|enabled?)([A-Z]\w*)")
 
 
 def is_flat_key(key: str) -> bool:
     """Whether a flat map has such a key."""
     return key in ("actions", "plugins") or key.startswith("plugin.")
+
+
+def switch_of(key: str) -> tuple[str, bool] | None:
+    """Which switch a key beside a plugin's name is, and whether `true` switches it on."""
+    found = _SWITCH.fullmatch(key)
+    return None if found is None else (found[2], found[1] != "disable")
 
 
 def parse_dialect(
@@ -122,9 +129,9 @@ class _Dialect:
             return None
         on: dict[str, bool] = {}
         for key, value in reader.items():
-            switch = _SWITCH.fullmatch(key)
-            if switch is not None and switch[1] in self._switches:
-                on[f"enable{switch[1]}"] = value.flag()
+            switch = switch_of(key)
+            if switch is not None and switch[0] in self._switches:
+                on[f"enable{switch[0]}"] = value.flag() is switch[1]
             elif key not in ("name", "arguments"):
                 known = ", ".join(f"enable{one}" for one in self._switches)
                 self._warn(value.path, "no such switch", f"known are {known}")

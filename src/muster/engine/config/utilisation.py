@@ -6,7 +6,7 @@ utilization:
   overcommit: {over: 1h, margin: 20, most: 30}
 """
 
-from muster.engine.config.reader import Reader
+from muster.engine.config.reader import ConfigError, Reader
 from muster.engine.config.usage import positive_s, prometheus_address, prometheus_url
 from muster.model.usage import (
     IdlePolicy,
@@ -55,29 +55,36 @@ def utilisation_settings(reader: Reader) -> UtilisationSettings | None:
 
 def volcano_metrics(reader: Reader) -> UtilisationSettings | None:
     """The same from Volcano's `metrics: {type: prometheus, address: ..., interval: 30s}`; None
-    where it names another source than a Prometheus.
+    where it names another source than a Prometheus, or one that nobody could trust.
     """
-    reader.allow_only(("type", "address", "interval", "tls"))
-    kind = reader.key("type")
-    if kind.text("prometheus") != "prometheus":
-        error = kind.wrong(
-            'only "prometheus" is read: usage and rescheduling have nothing to go by'
-        )
-        if reader.on_unknown is None:
-            raise error
-        reader.on_unknown(error)
-        return None
+    reader.allow_only(("type", "address", "interval", "tls", "elasticsearch"))
+    if not reader.key("elasticsearch").is_absent:
+        reader.key("elasticsearch").has_no_effect("a Prometheus is read")
     reader.key("tls").allow_only(("insecureSkipVerify",))
-    if reader.key("tls").key("insecureSkipVerify").flag(False):
-        raise reader.key("tls").wrong(
-            "certificates are always verified: write utilization.caFile instead of metrics"
-        )
+    if problem := _why_not_read(reader):
+        if reader.on_unknown is None:
+            raise problem
+        reader.on_unknown(problem)
+        return None
     fetch_s = positive_s(reader.key("interval"), 30.0)
     return UtilisationSettings(
         address=prometheus_url(reader.key("address")),
         fetch_interval_s=fetch_s,
         staleness_s=max(fetch_s, _FORGOTTEN_S),
     )
+
+
+def _why_not_read(reader: Reader) -> ConfigError | None:
+    if reader.key("type").text("prometheus") != "prometheus":
+        return reader.key("type").wrong(
+            'only "prometheus" is read: usage and rescheduling have nothing to go by'
+        )
+    if reader.key("tls").key("insecureSkipVerify").flag(False):
+        return reader.key("tls").wrong(
+            "certificates are always verified, so usage and rescheduling have nothing to go by: "
+            "write utilization.caFile instead of metrics"
+        )
+    return None
 
 
 def _metrics(reader: Reader) -> UtilisationMetrics:

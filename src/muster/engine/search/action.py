@@ -48,6 +48,8 @@ class ActionRules:
     """Why the actor may not look for victims at all."""
     considered: Callable[[Session, Actor, Evictable], Rows]
     """Which of the evictable jobs could give way to the actor, if no rule spares them."""
+    is_within_queue: bool = False
+    """Whether they are all of the actor's own queue, so that queues need no order."""
 
 
 def run(session: Session, rules: ActionRules, among: Bools | None = None) -> None:
@@ -239,7 +241,8 @@ class _Action:
         if self._table is None:
             ranks_queues = self._rules.action != CONSOLIDATION
             jobs = Evictable(self._session).jobs
-            self._table = VictimTable(self._session, jobs, search.standing(), ranks_queues)
+            standing = None if self._rules.is_within_queue else search.standing()
+            self._table = VictimTable(self._session, jobs, standing, ranks_queues)
         return self._table
 
 

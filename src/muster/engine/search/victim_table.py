@@ -41,8 +41,9 @@ class VictimTable:
     """Units of all evictable jobs: `unit_job` [U], and their tasks one after another."""
 
     def __init__(
-        self, session: Session, jobs: Rows, standing: QueueStanding, ranks_queues: bool
+        self, session: Session, jobs: Rows, standing: QueueStanding | None, ranks_queues: bool
     ) -> None:
+        """`standing` None: the victims of one search are of one queue, whichever that is."""
         self._session = session
         self._alone: list[_Tenant] = []
         ordered = _ordered(session, jobs, standing) if ranks_queues else _least_first(session, jobs)
@@ -169,9 +170,12 @@ class VictimTable:
         sizes = np.diff(self._start)
         unit = np.repeat(np.arange(len(sizes)), sizes)
         node = session.ledger.node[tasks]
-        # By node, class and unit: one number says all three, and is sorted faster.
-        ranked = node * (int(classes.max(initial=0)) + 1) + classes[unit]
-        order = np.argsort(ranked * len(sizes) + unit, kind="stable")
+        # By node and class: one number says both. Units ascend already, and equal ones stay so.
+        width = int(classes.max(initial=0)) + 1
+        ranked = node * width + classes[unit]
+        # Numbers of two bytes are sorted by counting.
+        is_short = len(session.snapshot.nodes) * width <= np.iinfo(np.uint16).max
+        order = np.argsort(ranked.astype(np.uint16) if is_short else ranked, kind="stable")
         counts = np.bincount(node, minlength=len(session.snapshot.nodes))
         units = session.ledger.placed_units(tasks)
         weight = resource_cost(session, tasks)
@@ -182,7 +186,7 @@ class VictimTable:
             entry_freed=self._freed()[order],
             entry_node=node[order].astype(np.int64),
             unit_start=self._start,
-            unit_entries=np.argsort(unit[order], kind="stable").astype(np.int64),
+            unit_entries=_entries_of_units(unit, order),
             unit_cost=cost,
             unit_loss=np.bincount(
                 unit, weights=work_lost(session, tasks), minlength=len(sizes)
@@ -238,6 +242,15 @@ class VictimTable:
         return freed
 
 
+def _entries_of_units(unit: Ints, order: Ints) -> Ints:
+    """Where the entries of each unit are, once entries (`unit` is whose) stand in this order."""
+    if len(order) and int(unit[-1]) + 1 < len(order):
+        return np.argsort(unit[order], kind="stable").astype(np.int64)
+    place = np.empty(len(order), dtype=np.int64)  # one entry each: where it went
+    place[order] = np.arange(len(order))
+    return place
+
+
 def _homes(session: Session, unit_job: Rows, first_task: Rows) -> Homes:
     count = np.bincount(unit_job, minlength=len(session.snapshot.jobs.live))
     first_of_job = np.zeros(len(count), dtype=np.int64)
@@ -285,15 +298,15 @@ def _batches(session: Session, job: int) -> list[list[int]]:
     return batches
 
 
-def _ordered(session: Session, jobs: Rows, standing: QueueStanding) -> Rows:
-    """Jobs in victim order."""
+def _ordered(session: Session, jobs: Rows, standing: QueueStanding | None) -> Rows:
+    """Jobs in victim order; queue by queue without `standing`."""
     snapshot = session.snapshot
     keys = session.policy.job_keys(jobs)
     ages = snapshot.jobs.age_rank[jobs]
     queue = snapshot.jobs.queue[jobs]
     within = np.lexsort((-ages, *(-keys.T[::-1]), queue))
     jobs, queue = jobs[within], queue[within]
-    if (queue == queue[:1]).all():
+    if standing is None or (queue == queue[:1]).all():
         return np.asarray(jobs, dtype=np.int64)
     taken = _taken_so_far(session, jobs, queue)
     columns: list[Floats] = []

@@ -333,6 +333,16 @@ class Tiers:
             score = sum(scores, np.zeros(len(nodes)) if score is None else score)
         return NodeSubset(nodes, score, subset.label)
 
+    def keepers_from_nodes(self, task: int) -> list[str]:
+        """The plugins that keep the task, or its queue, from some node."""
+        job = int(self.groups.snapshot.tasks.job[task])
+        return [
+            each.name
+            for each in self._plugins
+            if ("job_nodes" in each.hooks and not each.guard.job_nodes(job).all())
+            or ("task_nodes" in each.hooks and not each.guard.task_nodes(task).all())
+        ]
+
     def could_start_on(self, task: int, nodes: Bools) -> bool:
         """Whether one of these nodes would take a task like this one now."""
         job = int(self.groups.snapshot.tasks.job[task])

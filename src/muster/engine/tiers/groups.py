@@ -25,6 +25,8 @@ IS_READY = mask(HELD | {_S.SUCCEEDED})
 IS_PROMISED = mask(HELD | {_S.SUCCEEDED, _S.PIPELINED})
 IS_VALID = mask(HELD | {_S.SUCCEEDED, _S.PIPELINED, _S.PENDING})
 
+_OF_QUOTAS = ("count/", "requests.", "limits.")
+"""How names begin that only quotas count."""
 NO_POD = PodTerms()
 NO_QUEUE = QueueTerms()
 
@@ -88,13 +90,15 @@ class Groups:
         return self.phase(job) in ("", PENDING)
 
     def vector(self, amounts: Mapping[str, int]) -> tuple[Ints, bool]:
-        """Amounts as int64[R]; whether all of them have a column, that is: somebody has them."""
+        """Amounts as int64[R]; whether all of them have a column, that is: somebody has them. What
+        quotas alone count is no resource: Volcano's controllers write it beside those that are.
+        """
         axis, row = self.snapshot.axis, np.zeros(len(self.snapshot.axis), dtype=np.int64)
         known = True
         for name, amount in amounts.items():
             if name in axis.column:
                 row[axis.column[name]] = amount
-            else:
+            elif not name.startswith(_OF_QUOTAS):
                 known = known and amount == 0
         return row, known
 
@@ -269,8 +273,15 @@ class Groups:
 
     def has_roles(self, job: int, statuses: Bools, counts_free: bool) -> bool:
         """Whether every role has its minimum in these statuses."""
+        return self.short_role(job, statuses, counts_free) is None
+
+    def short_role(
+        self, job: int, statuses: Bools, counts_free: bool
+    ) -> tuple[str, int, int] | None:
+        """The first role that has not its minimum in these statuses, what it has, and that; None
+        where all have it."""
         if not self.counts_roles(job):
-            return True
+            return None
         found: dict[str, int] = {}
         for task in self.tasks(job).tolist():
             status = self.ledger.status[task]
@@ -278,8 +289,9 @@ class Groups:
             if statuses[status] or (counts_free and is_free):
                 role = self.pod(task).role
                 found[role] = found.get(role, 0) + 1
-        wanted = self.terms(job).role_minimum.items()
-        return all(found.get(role, 0) >= least for role, least in wanted)
+        wanted = sorted(self.terms(job).role_minimum.items())
+        short = ((role, found.get(role, 0), least) for role, least in wanted)
+        return next((each for each in short if each[1] < each[2]), None)
 
     # -- sub-groups ----------------------------------------------------------------------------
 
@@ -352,13 +364,16 @@ class Groups:
             for policy in terms.policies
         )
 
-    def has_enough_parts(self, job: int) -> bool:
-        """Whether there are as many sub-groups of each policy as it wants."""
-        there: dict[str, int] = {}
-        for part in self.sub_jobs(job) if self.has_policies(job) else ():
-            there[part.policy] = there.get(part.policy, 0) + 1
-        wanted = self.terms(job).policies
-        return all(there.get(policy.name, 0) >= (policy.minimum or 0) for policy in wanted)
+    def short_policy(self, job: int) -> tuple[str, int, int] | None:
+        """The first policy with fewer sub-groups than it wants: its name, the pods of those that
+        are there, and how many it needs; None where there are enough."""
+        for policy in self.terms(job).policies:
+            size, wanted = policy.size or 1, policy.minimum or 0
+            there = [part for part in self.sub_jobs(job) if part.policy == policy.name]
+            if len(there) < wanted:
+                found = sum(min(len(part.tasks), size) for part in there)
+                return policy.name, found, wanted * size
+        return None
 
     def has_policies(self, job: int) -> bool:
         return bool(self.terms(job).policies)

@@ -1,8 +1,9 @@
 """Tasks of a job onto nodes, one after another, as far as the job needs them now."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
+import msgspec
 import numpy as np
 
 from muster.engine.hooks import NodeSubset
@@ -133,8 +134,20 @@ def _explain(session: Session, part: SubJob, task: int, subset: NodeSubset, atte
     why = session.refused_everywhere(shape, part.job)
     if why is None:
         query = NodeQuery(session, part.job, task, subset, True)
-        why = refusal(query, 0, part.minimum)
+        why = _naming_plugins(session, task, refusal(query, 0, part.minimum))
     attempt.refusals.append(why)
+
+
+def _naming_plugins(session: Session, task: int, why: Refusal) -> Refusal:
+    """Nodes that nothing but plugins of tiers keep from the task are said to be kept by these."""
+    if all(count.reason is not Reason.PLUGIN for count in why.nodes):
+        return why
+    names = ", ".join(tiers_of(session).keepers_from_nodes(task))
+    nodes = [
+        replace(count, subject=names) if count.reason is Reason.PLUGIN else count
+        for count in why.nodes
+    ]
+    return msgspec.structs.replace(why, nodes=tuple(nodes))
 
 
 def once(refusals: list[Refusal]) -> tuple[Refusal, ...]:

@@ -19,7 +19,9 @@ from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.axis import GPU_UNIT
 
 BOUND, NOMINATED, EVICTED, MOVED, REFUSED = "started", "promised", "evicted", "moved", "refused"
-KINDS = (BOUND, NOMINATED, EVICTED, MOVED, REFUSED)
+ENDED = "ended"
+"""Not decided by anybody: read from the runs that the journal keeps."""
+KINDS = (BOUND, NOMINATED, EVICTED, MOVED, REFUSED, ENDED)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,9 +4,11 @@ Each scheduler process writes a file of its own, so a leader that changes leaves
 read as one, by time.
 """
 
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -14,10 +16,12 @@ from typing import Any, Final
 import msgspec
 
 from muster.api.codec import from_wire
+from muster.api.group_names import groups_of
 from muster.engine.holds import Hold
 from muster.foresight.journal.delta import decoded
 from muster.foresight.journal.events import Event
 from muster.foresight.journal.store import FORMAT, Before, RecordedRules, decoded_event
+from muster.foresight.runtimes import PastRun
 from muster.model.record_changes import Delta
 
 SUFFIX: Final = ".journal.db"
@@ -77,15 +81,9 @@ class JournalReader:
     """One file, read only."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._database = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False
-            )
-            found = self._database.execute(
-                "SELECT value FROM facts WHERE name = 'format'"
-            ).fetchone()
-        except sqlite3.Error as error:
-            raise NoJournal(f"the journal {path} cannot be read ({error})") from None
+        self._path = path
+        with self._reading():
+            self._database, found = _opened(path)
         if found != (FORMAT,):
             shown = found[0] if found else "none"
             raise NoJournal(f"{path} has format {shown}; this version reads {FORMAT}")
@@ -96,32 +94,71 @@ class JournalReader:
     def events(self, query: Query) -> list[Event]:
         """The newest first."""
         where, values = _conditions(query)
-        rows = self._database.execute(
-            f"SELECT cycle, body FROM events{where} ORDER BY at_s DESC, id DESC LIMIT ?",
-            (*values, query.limit),
-        )
-        return [msgspec.structs.replace(decoded_event(body), cycle=cycle) for cycle, body in rows]
+        with self._reading():
+            rows = self._database.execute(
+                f"SELECT cycle, body FROM events{where} ORDER BY at_s DESC, id DESC LIMIT ?",
+                (*values, query.limit),
+            )
+            return [
+                msgspec.structs.replace(decoded_event(body), cycle=cycle) for cycle, body in rows
+            ]
 
     def cycles(self) -> Iterator[RecordedCycle]:
         """Those that can be made again, oldest first: from the first whole input on."""
-        rows = self._database.execute(
-            "SELECT c.id, c.at_s, c.writer, c.generation, r.version, r.conf, r.settings, c.plan, "
-            "c.holds, c.is_cut_short, i.body, i.is_whole FROM cycles c "
-            "JOIN rules r ON r.id = c.rules LEFT JOIN inputs i ON i.cycle = c.id "
-            "WHERE c.id >= (SELECT min(cycle) FROM inputs WHERE is_whole) ORDER BY c.id"
-        )
-        for row in rows:
-            yield _cycle(row)
+        with self._reading():
+            rows = self._database.execute(
+                "SELECT c.id, c.at_s, c.writer, c.generation, r.version, r.conf, r.settings, "
+                "c.plan, c.holds, c.is_cut_short, i.body, i.is_whole FROM cycles c "
+                "JOIN rules r ON r.id = c.rules LEFT JOIN inputs i ON i.cycle = c.id "
+                "WHERE c.id >= (SELECT min(cycle) FROM inputs WHERE is_whole) ORDER BY c.id"
+            )
+        while True:
+            with self._reading():
+                row = rows.fetchone()
+                if row is None:
+                    return
+                cycle = _cycle(row)
+            yield cycle
 
-    def runs(self, since_s: float) -> list[tuple[float, str, bytes]]:
-        """When they ended, the job, and what is known of it; oldest first."""
-        return self._database.execute(
-            "SELECT ended_s, job, body FROM runs WHERE ended_s >= ? ORDER BY ended_s", (since_s,)
-        ).fetchall()
+    def runs(self, since_s: float, most: int) -> list[PastRun]:
+        """So many of the newest that ended since then, oldest first."""
+        return self.runs_of(Query(since_s=since_s), most)[::-1]
+
+    def runs_of(self, query: Query, most: int) -> list[PastRun]:
+        """Those that ended, the newest first; by job and time only."""
+        asked = Query(job=query.job, since_s=query.since_s, until_s=query.until_s)
+        where, values = _conditions(asked, at="ended_s")
+        with self._reading():
+            rows = self._database.execute(
+                f"SELECT body FROM runs{where} ORDER BY ended_s DESC LIMIT ?", (*values, most)
+            )
+            return [msgspec.json.decode(body, type=PastRun, dec_hook=from_wire) for (body,) in rows]
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """What cannot be read, or is not what a journal holds, is a `NoJournal` of this file."""
+        try:
+            yield
+        except (sqlite3.Error, zlib.error, msgspec.DecodeError, ValueError) as error:
+            raise NoJournal(f"the journal {self._path} cannot be read ({error})") from None
+
+
+def _opened(path: Path) -> tuple[sqlite3.Connection, Any]:
+    """The file, and which format it says that it has. Raises sqlite3.Error."""
+    asked = ["mode=ro"]
+    may_write = os.access(
+        path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids
+    )
+    if not may_write and not path.with_name(f"{path.name}-wal").exists():
+        # Nobody writes it, and we may not make the file by which SQLite would watch for writers.
+        asked.append("immutable=1")
+    uri = f"{path.absolute().as_uri()}?{'&'.join(asked)}"
+    database = sqlite3.connect(uri, uri=True, check_same_thread=False)
+    return database, database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
 
 
 def history(folder: Path, query: Query) -> list[Event]:
-    """What happened, by all files of a folder; the newest first."""
+    """What was decided, by all files of a folder; the newest first."""
     found: list[Event] = []
     for path in journal_files(folder):
         reader = JournalReader(path)
@@ -132,13 +169,14 @@ def history(folder: Path, query: Query) -> list[Event]:
     return sorted(found, key=lambda event: -event.at_s)[: query.limit]
 
 
-def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
+def _conditions(query: Query, at: str = "at_s") -> tuple[str, tuple[object, ...]]:
     parts: list[str] = []
     values: list[object] = []
     for column in ("job", "queue", "user", "code", "actor"):
         if value := getattr(query, column):
-            parts.append(f"{column} = ?")
-            values.append(value)
+            owned = groups_of(value) if column in ("job", "actor") else ""
+            parts.append(f"({column} = ? OR {column} GLOB ?)" if owned else f"{column} = ?")
+            values += [value, owned] if owned else [value]
     if query.kinds:
         parts.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
         values += query.kinds
@@ -146,10 +184,10 @@ def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
         parts.append("id IN (SELECT event FROM event_nodes WHERE node = ?)")
         values.append(query.node)
     if query.since_s is not None:
-        parts.append("at_s >= ?")
+        parts.append(f"{at} >= ?")
         values.append(query.since_s)
     if query.until_s is not None:
-        parts.append("at_s <= ?")
+        parts.append(f"{at} <= ?")
         values.append(query.until_s)
     return (f" WHERE {' AND '.join(parts)}" if parts else ""), tuple(values)
 

@@ -67,7 +67,12 @@ def situations(
         key = repr(cycle.rules)
         if key not in known:
             known[key] = rules(cycle.rules)
-        yield cycle, Situation(tables.snapshot(), known[key], cycle.at_s, cycle.holds)
+        yield (
+            cycle,
+            Situation(
+                tables.snapshot(), known[key], cycle.at_s, cycle.holds, acted_s=cycle.acted_s
+            ),
+        )
 
 
 def compared(
@@ -78,7 +83,7 @@ def compared(
     for cycle, situation in situations(cycles, rules):
         then = plain(NOTHING) if cycle.plan is None else cycle.plan
         # What earlier cycles refused saves work; of what they decided only this counts.
-        memory = Memory(memory.no_op_actions, memory.refused, situation.holds, cycle.acted_s)
+        memory = Memory(memory.no_op_actions, memory.refused, situation.holds, situation.acted_s)
         try:
             result = run_cycle(
                 situation.snapshot,

@@ -5,14 +5,15 @@ A run is from a job's last start to its end. Whoever is evicted waits again: tha
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from muster.api.codec import from_wire, to_wire
-from muster.foresight.journal.events import gpus_of
-from muster.foresight.journal.reader import JournalReader, journal_files
+from muster.api.codec import to_wire
+from muster.foresight.journal.events import ENDED, Event, gpus_of
+from muster.foresight.journal.reader import JournalReader, Query, history, journal_files
 from muster.foresight.runtimes import PastRun
 from muster.model.records import JobRecord, TaskRecord
 from muster.model.snapshot import ClusterSnapshot
@@ -74,14 +75,42 @@ def encoded_run(run: PastRun) -> bytes:
     return msgspec.json.encode(run, enc_hook=to_wire)
 
 
+def story(folder: Path, query: Query) -> list[Event]:
+    """What was decided, and what ended; the newest first. Raises `NoJournal`."""
+    found = history(folder, query)
+    if (not query.kinds or ENDED in query.kinds) and not (query.node or query.code or query.actor):
+        for path in journal_files(folder):
+            reader = JournalReader(path)
+            try:
+                found += islice(_ended(reader, query), query.limit)
+            finally:
+                reader.close()
+    return sorted(found, key=lambda event: -event.at_s)[: query.limit]
+
+
+def _ended(reader: JournalReader, query: Query) -> Iterator[Event]:
+    for run in reader.runs_of(query, RUNS_MAX):
+        if query.queue in ("", run.job.queue) and query.user in ("", run.job.user):
+            yield Event(
+                at_s=run.ended_s,
+                kind=ENDED,
+                job=run.job.key,
+                queue=run.job.queue,
+                user=run.job.user,
+                pods=run.pods,
+                gpus=run.gpus,
+                ran_s=run.ran_s,
+                because="a pod of it failed" if run.failed else "",
+            )
+
+
 def past_runs(folder: Path, since_s: float) -> list[PastRun]:
     """All runs of a folder's journals that ended since then, oldest first. Raises `NoJournal`."""
     found: list[PastRun] = []
     for path in journal_files(folder):
         reader = JournalReader(path)
         try:
-            for _, _, body in reader.runs(since_s)[-RUNS_MAX:]:
-                found.append(msgspec.json.decode(body, type=PastRun, dec_hook=from_wire))
+            found += reader.runs(since_s, RUNS_MAX)
         finally:
             reader.close()
     return sorted(found, key=lambda run: run.ended_s)[-RUNS_MAX:]

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from muster.api.codec import to_wire
+from muster.engine.profiles.known import profile_of
 from muster.foresight.journal.reader import RecordedCycle
 from muster.foresight.situation import Situation
 
@@ -17,6 +18,8 @@ _DEFAULT = "default/"
 
 def scenario_of(cycle: RecordedCycle, situation: Situation, why: str = "") -> dict[str, Any]:
     """The document of a scenario file."""
+    settings = dict(cycle.rules.settings)
+    profile = settings.pop("profile", None)
     plan = cycle.plan or {"binds": [], "nominations": [], "evictions": []}
     document: dict[str, Any] = {
         "why": why or f"Cycle {cycle.id} of a journal: what was decided then is decided again.",
@@ -28,13 +31,23 @@ def scenario_of(cycle: RecordedCycle, situation: Situation, why: str = "") -> di
             "evicted": dict(Counter(_name(one[1]) for one in plan["evictions"] if not one[5])),
             "moved": dict(Counter(_name(one[1]) for one in plan["evictions"] if one[5])),
         },
-        "settings": dict(cycle.rules.settings),
+        "settings": settings,
     }
-    if cycle.rules.conf:
-        document["conf"] = msgspec.yaml.decode(cycle.rules.conf)
+    if profile is not None:
+        document["profile"] = profile
+    if conf := cycle.rules.conf or _default_conf(profile):
+        document["conf"] = msgspec.yaml.decode(conf)
     if cycle.holds:
         document["holds"] = _plain(cycle.holds)
+    if cycle.acted_s:
+        document["acted_s"] = dict(cycle.acted_s)
     return document
+
+
+def _default_conf(profile: str | None) -> str:
+    """By which such a scheduler decides without a file of its own."""
+    known = None if profile is None else profile_of(profile)
+    return known.default_conf if known else ""
 
 
 def _placed(situation: Situation, plan: Any) -> dict[str, Any]:

@@ -228,10 +228,10 @@ NUMBERS: Final[tuple[tuple[str, IsSo], ...]] = (
         _holds("quota"),
     ),
     (
-        rf"{_number('found')} of the {_number('minimum')} pods that it needs to start exist",
+        rf"{_number('found')} of the {_number('minimum')} pods that it needs to start exists?",
         _exist,
     ),
-    (rf"{_number('found')} of its {_number('minimum')} pods have a place", _is_minimum),
+    (rf"{_number('found')} of its {_number('minimum')} pods ha(?:ve|s) a place", _is_minimum),
     (rf"found for {_number('found')} pods while {_number('minimum')} are required", _is_minimum),
 )
 """What a sentence may count, and whether it is so."""

@@ -54,15 +54,23 @@ def _warnings(thing: Object) -> Iterator[str]:
 
 def _said(thing: Object) -> tuple[Any, Any]:
     """The minimum that the workload asks for, and that its pods would."""
-    return _asked(thing), _asked((thing.get("spec") or {}).get("template") or {})
+    return _asked(thing), _asked(_below(thing, "spec", "template"))
 
 
 def _asked(thing: Object) -> Any:
-    return ((thing.get("metadata") or {}).get("annotations") or {}).get(_KEY)
+    return _below(thing, "metadata", "annotations").get(_KEY)
+
+
+def _below(thing: Object, *path: str) -> Object:
+    """What stands there, or nothing: of kinds that nobody here knows any field may be anything."""
+    for key in path:
+        found = thing.get(key)
+        thing = found if isinstance(found, Mapping) else {}
+    return thing
 
 
 def _most_pods(job: Object) -> int:
     """How many of its pods are there at once."""
-    spec: Mapping[str, Any] = job.get("spec") or {}
+    spec = _below(job, "spec")
     counts = (spec.get("parallelism"), spec.get("completions"))
     return min((count for count in counts if isinstance(count, int)), default=1)

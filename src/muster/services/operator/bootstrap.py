@@ -17,6 +17,7 @@ from muster.services.operator import roles
 from muster.services.operator.guards import guards, service
 from muster.services.operator.objects import (
     ACCOUNT,
+    CONFIG_MAP,
     DEFINITION,
     NAMESPACE,
     Json,
@@ -68,6 +69,12 @@ def operator_objects(choices: Choices) -> list[Wanted]:
     ]
 
 
+def removed(choices: Choices) -> list[Wanted]:
+    """What whoever uninstalls takes away, beside what the operator made."""
+    marker = defaults_marker(_settings(choices).names.namespace)
+    return [*definitions(), *operator_objects(choices), marker]
+
+
 def defaults(config: Config, profile: ProfileName = ProfileName.KAI) -> Iterator[Wanted]:
     """The first Config, shard and queues: made where there are none, the user's from then on."""
     shard: Json = {} if profile is ProfileName.KAI else {"args": {"profile": profile.value}}
@@ -79,6 +86,11 @@ def defaults(config: Config, profile: ProfileName = ProfileName.KAI) -> Iterator
     yield kept(queue, names.DEFAULT_PARENT_QUEUE, spec={"resources": resources})
     above = {"parentQueue": names.DEFAULT_PARENT_QUEUE}
     yield kept(queue, names.DEFAULT_QUEUE, spec={**above, "resources": resources})
+
+
+def defaults_marker(namespace: str) -> Wanted:
+    """Says that an operator has made the defaults, which are not made again while it is there."""
+    return wanted(CONFIG_MAP, names.DEFAULTS_CONFIG_MAP, namespace, app=names.SERVICE_OPERATOR)
 
 
 def _settings(choices: Choices) -> Settings:

@@ -1,7 +1,8 @@
 """Makes the first Config, shard and queues, once in the life of an installation.
 
 Who installs by applying files cannot bring them along: their kinds do not exist until the files are
-applied. A marker keeps them from coming back after somebody removed them.
+applied. A marker keeps them from coming back after somebody removed them; `muster uninstall` takes
+it along.
 """
 
 import asyncio
@@ -9,14 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.api.config import Config, ConfigSpec
-from muster.api.meta import Key
-from muster.api.names import DEFAULTS_CONFIG_MAP, SERVICE_OPERATOR
 from muster.base.clock import Clock
 from muster.base.log import Log
 from muster.client.errors import NotFound
 from muster.services.operator.applier import Applier
-from muster.services.operator.bootstrap import defaults
-from muster.services.operator.objects import CONFIG_MAP, wanted
+from muster.services.operator.bootstrap import defaults, defaults_marker
 
 _RETRY_S: Final = 5.0
 
@@ -38,8 +36,9 @@ class FirstDefaults:
         await asyncio.Event().wait()
 
     async def _make(self) -> list[str]:
+        marker = defaults_marker(self._namespace)
         try:
-            await self._applier.reader.get(CONFIG_MAP, Key(self._namespace, DEFAULTS_CONFIG_MAP))
+            await self._applier.reader.get(marker.kind, marker.key)
             return []
         except NotFound:
             pass
@@ -47,6 +46,5 @@ class FirstDefaults:
         for want in defaults(Config(spec=ConfigSpec(namespace=self._namespace))):
             failures += await self._applier.bring_about(want, None)
         if not failures:
-            marker = wanted(CONFIG_MAP, DEFAULTS_CONFIG_MAP, self._namespace, app=SERVICE_OPERATOR)
             failures += await self._applier.bring_about(marker, None)
         return failures

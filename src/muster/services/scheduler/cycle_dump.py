@@ -68,8 +68,6 @@ class CycleDump(CycleInput, frozen=True):
     """Objects of an archive that could not be read."""
     plan: Any = None
     """What was decided, as plain values; None where only the input is known."""
-    acted_s: Mapping[str, float] = {}
-    """When plugins had last done what they do only now and then."""
 
     @property
     def options(self) -> Options:

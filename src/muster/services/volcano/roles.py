@@ -40,6 +40,9 @@ def rights(known: Names) -> Rights:
         *may_use("batch.volcano.sh", ["jobs/finalizers", "cronjobs/finalizers"], ["update"]),
         *may_use("", ["services", "persistentvolumeclaims", "secrets"], ["create"]),
         *may_use("", ["configmaps"], ["create", "get", "patch"]),
+        # What their annotations say, and whether they still want pods.
+        *may_use("apps", ["daemonsets", "replicasets", "statefulsets"], ["get"]),
+        *may_use("batch", ["jobs"], ["get"]),
         *may_use("networking.k8s.io", ["networkpolicies"], ["create"]),
         *may_record_events(),
         *may_ask_who_asks(),

@@ -29,8 +29,12 @@ from muster.services.volcano.reconciler import others
 from muster.services.volcano.reconciler.jobs import JobReconciler
 from muster.services.volcano.reconciler.others import (
     CronJobReconciler,
-    PlainPodReconciler,
     QueueReconciler,
+)
+from muster.services.volcano.reconciler.plain_pods import (
+    PlainPodReconciler,
+    ScaledAwayReconciler,
+    group_of,
 )
 
 _GATHER_S: Final = 0.1
@@ -123,9 +127,26 @@ def _queues(supervisor: Supervisor, config: VolcanoServiceConfig, writer: Writer
 def _plain_pods(supervisor: Supervisor, config: VolcanoServiceConfig, writer: Writer) -> None:
     of_ours = Selection(fields=f"spec.schedulerName={config.scheduler_name}")
     pods = supervisor.informer(POD, of_ours)
+    groups = supervisor.informer(VOLCANO_POD_GROUP)
     namespaces = supervisor.informer(NAMESPACE)
+    reader = Reader(supervisor.connection)
+    pods_of = pods.add_index(group_of)
     reconciler = PlainPodReconciler(
-        pods, namespaces, writer, config.scheduler_name, supervisor.recorder
+        pods, groups, namespaces, reader, writer, config.scheduler_name, supervisor.recorder
     )
     pace = Pace(workers=config.workers)
-    supervisor.controller("volcano plain pods", reconciler, pace).watch(pods, own_key)
+    controller = supervisor.controller("volcano plain pods", reconciler, pace)
+    controller.watch(pods, own_key)
+    # One that goes while pods come is made anew.
+    controller.watch(
+        groups, lambda group: [pod.key for pod in pods_of.get(group.key)], _is_deletion
+    )
+    scaled = ScaledAwayReconciler(groups, pods_of, reader, writer)
+    pace = Pace(workers=config.workers, gather_s=1.0)
+    controller = supervisor.controller("volcano groups scaled away", scaled, pace)
+    controller.watch(groups, own_key)
+    controller.watch(pods, group_of)
+
+
+def _is_deletion(old: object, new: object) -> bool:
+    return new is None

@@ -26,6 +26,8 @@ from muster.sim.workloads.objects import (
 
 HASH: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
+_ITS_OWN: Final = (REVISION, "kubectl.kubernetes.io/last-applied-configuration")
+"""Annotations that a replica set does not have from its deployment."""
 
 
 def decide(deployment: Plain, replica_sets: Sequence[Plain], now_s: float) -> list[Action]:
@@ -79,6 +81,11 @@ def _plain_template(template: Plain) -> Plain:
     return {**template, "metadata": {**kept, "labels": labels}}
 
 
+def _handed_down(deployment: Plain) -> dict[str, str]:
+    notes = deployment["metadata"].get("annotations") or {}
+    return {name: text for name, text in notes.items() if name not in _ITS_OWN}
+
+
 def _new_set(deployment: Plain, old: Sequence[Plain]) -> Action:
     meta, spec = deployment["metadata"], deployment["spec"]
     digest = template_hash(_plain_template(spec["template"]))
@@ -95,7 +102,7 @@ def _new_set(deployment: Plain, old: Sequence[Plain]) -> Action:
         "metadata": {
             "name": f"{meta['name']}-{digest}",
             "labels": template["metadata"]["labels"],
-            "annotations": {REVISION: str(revision)},
+            "annotations": {**_handed_down(deployment), REVISION: str(revision)},
             "ownerReferences": [owner_reference(deployment, "apps/v1", "Deployment")],
         },
         "spec": {

@@ -15,13 +15,22 @@ const LOST = {
   next: "It is asked again by itself.",
 };
 
+/** Nothing is waited for without end. */
+const WITHIN_MS = 60000;
+const LATE = {
+  code: "TooLate",
+  message: "The server has not answered within a minute.",
+  because: "It may have much to do, or something on the way keeps the answer.",
+  next: "Try again.",
+};
+
 /** @param {string} path @param {RequestInit} [options] */
 export async function ask(path, options) {
   let answer;
   try {
-    answer = await fetch(`api/v1/${path}`, options);
-  } catch {
-    throw new Problem(LOST);
+    answer = await fetch(`api/v1/${path}`, { ...options, signal: AbortSignal.timeout(WITHIN_MS) });
+  } catch (error) {
+    throw new Problem(/** @type {any} */ (error).name === "TimeoutError" ? LATE : LOST);
   }
   let body;
   try {
@@ -37,17 +46,28 @@ export async function ask(path, options) {
 export const session = (what, shown = {}) => ask(what, { method: "POST", body: JSON.stringify(shown) });
 
 const AGAIN_MS = 5000;
+/** The server says every ten seconds that it is there. */
+const SILENT_MS = 25000;
 
 /** News of the cluster. Closed while nobody looks: a browser has six connections for all tabs. */
 export class Stream {
-  /** @param {{delta: (told: any) => void, reset: () => void, state: (live: boolean) => void}} hears */
+  /** @param {{delta: (told: any) => void, reset: () => void, beat: (at: number) => void, silent: () => void, state: (live: boolean) => void}} hears */
   constructor(hears) {
     this.hears = hears;
     /** @type {EventSource|null} */
     this.source = null;
     this.last = 0;
+    this.opened = 0;
+    window.setInterval(() => this.listen(), AGAIN_MS);
     document.addEventListener("visibilitychange", () => this.open(!document.hidden));
     this.open(!document.hidden);
+  }
+
+  /** Something between us and the server may keep what it sends: then there is no news, and no error. */
+  listen() {
+    if (!this.source || Date.now() - Math.max(this.last, this.opened) < SILENT_MS) return;
+    this.hears.state(false);
+    this.hears.silent();
   }
 
   /** @param {boolean} wanted */
@@ -59,6 +79,7 @@ export class Stream {
     }
     if (this.source) return;
     const source = (this.source = new EventSource("api/v1/stream"));
+    this.opened = Date.now();
     if (this.last) this.hears.reset();
     const heard = () => {
       this.last = Date.now();
@@ -68,7 +89,10 @@ export class Stream {
       heard();
       this.hears.delta(JSON.parse(event.data));
     });
-    source.addEventListener("beat", heard);
+    source.addEventListener("beat", (event) => {
+      heard();
+      this.hears.beat(JSON.parse(event.data).at);
+    });
     source.addEventListener("reset", () => {
       heard();
       this.hears.reset();

@@ -2,7 +2,8 @@
 
 import { html, render, nothing } from "./vendor/lit-html/lit-html.js";
 import { ask, Problem, session, Stream } from "./api.js";
-import { amount, clock } from "./format.js";
+import { age, amount, clock, counted, named } from "./format.js";
+import { forget } from "./flash.js";
 import { know } from "./palette.js";
 import { byCode, form } from "./login.js";
 import overview from "./pages/overview.js";
@@ -30,6 +31,9 @@ const OTHERS = { job, node, queue };
 const UNDER = { job: "jobs", node: "cluster", queue: "queues" };
 const STALE_S = 15;
 const RELOAD_MS = 2000;
+const TOLD_EACH_MS = 10000;
+/** Jobs that could run, and that nobody has started for so long: the scheduler may not be there. */
+const UNDONE_S = 60;
 
 const state = {
   where: address(),
@@ -38,6 +42,12 @@ const state = {
   /** @type {any} */ problem: null,
   /** @type {any} */ status: null,
   live: false,
+  /** Asked again and again, where something on the way holds the stream back. */
+  polls: false,
+  /** What time it is for the server, in seconds, less what it is here. */
+  ahead: 0,
+  /** What a screen reader is told, and when. */
+  told: { text: "", at: 0 },
   /** @type {any} */ hidden: null,
   lostAt: 0,
   keys: true,
@@ -45,6 +55,8 @@ const state = {
 };
 let asked = 0;
 let reloading = 0;
+/** The address of each list as it was left: Esc leads back to it. @type {Record<string, string>} */
+const lists = {};
 
 /** The address behind "#": page, name of what is shown, and filters. */
 function address() {
@@ -59,7 +71,9 @@ function address() {
 
 async function go() {
   state.where = address();
+  forget();
   const known = PAGES.find((entry) => entry.path === state.where.page);
+  if (known) lists[known.path] = location.hash;
   state.page = known?.page ?? OTHERS[state.where.page] ?? overview;
   state.data = undefined;
   state.problem = null;
@@ -67,6 +81,8 @@ async function go() {
   draw();
   await load();
   const main = document.getElementById("main");
+  if (seeks) search();
+  seeks = false;
   // Whoever is typing by now goes on.
   if (main && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
 }
@@ -76,7 +92,8 @@ async function load() {
   try {
     const data = await state.page.load(state.where, ask, draw);
     if (mine !== asked) return; // another page is wanted by now
-    state.data = data;
+    // Rows stay where they are while they are looked at.
+    state.data = state.data !== undefined && state.page.kept ? state.page.kept(state.data, data) : data;
     state.problem = null;
   } catch (problem) {
     if (mine !== asked) return;
@@ -84,10 +101,17 @@ async function load() {
     // What was there stays; only a page without anything shows the problem in its place.
     const isRefused = ["NotFound", "Unauthorized"].includes(problem.told.code);
     if (state.data === undefined || isRefused) state.problem = problem.told;
+    if (problem.told.code === "Unreachable") state.polls = false;
     if (problem.told.code === "NotReady" || problem.told.code === "Unreachable") later();
   }
   draw();
 }
+
+const askStatus = () => ask("status").then((found) => {
+  state.status = found;
+  tell();
+  draw();
+}, () => {});
 
 /** Ask again, at most once in a while however much is heard. */
 function later() {
@@ -100,9 +124,17 @@ function later() {
 
 function heard(told) {
   state.status = told.status;
+  tell();
   const isTold = state.data !== undefined && state.page.heard?.(state.data, told);
   if (!isTold) later();
   draw();
+}
+
+/** One sentence, now and then: who cannot see what moves hears how it stands. */
+function tell() {
+  if (Date.now() - state.told.at < TOLD_EACH_MS || !state.status) return;
+  const { gpus, jobs } = state.status;
+  state.told = { text: `${amount(gpus.used)} of ${amount(gpus.all)} GPUs used, ${counted(jobs.waiting, "job")} waiting.`, at: Date.now() };
 }
 
 function draw() {
@@ -128,7 +160,8 @@ const frame = () => html`
     <button class="plain" @click=${turnTheme} title="light or dark">◐</button>
     <button class="plain" @click=${() => toggleHelp()} title="keys">?</button>
   </header>
-  ${banner()}
+  <p class="hushed" role="status">${state.told.text}</p>
+  ${banner()}${idle()}
   ${state.hidden?.jobs ? html`<p class="notice">Names of ${amount(state.hidden.jobs)} jobs in ${amount(state.hidden.namespaces)} namespaces are hidden from you; counts and queues stay.</p>` : nothing}
   <main id="main" tabindex="-1" class=${isStale() ? "stale" : ""}>
     <h1>${state.page.title(state.where)}</h1>
@@ -153,7 +186,7 @@ const trouble = (told) => html`<section class="problem" role="alert">
   <button @click=${load}>Try again</button>
 </section>`;
 
-const isStale = () => !state.live && state.lostAt > 0 && Date.now() / 1000 - state.lostAt > STALE_S;
+const isStale = () => !state.live && !state.polls && state.lostAt > 0 && Date.now() / 1000 - state.lostAt > STALE_S;
 
 const freshness = () =>
   state.live
@@ -164,17 +197,32 @@ const banner = () =>
   state.live || !state.lostAt
     ? nothing
     : html`<p class="banner" role="alert">
-        No news: the connection was lost. What you see is from ${clock(state.lostAt)}.
+        ${state.polls
+          ? html`No live news: something on the way holds the stream back, so this page asks every few seconds.`
+          : html`No news: the connection was lost. What you see is from ${clock(state.lostAt)}.`}
         <button @click=${load}>Try now</button>
       </p>`;
+
+/** By the same rules these would run: somebody who should start them does not. */
+function idle() {
+  const undone = state.status?.undone;
+  const lasts = undone ? Date.now() / 1000 + state.ahead - undone.since : 0;
+  return lasts < UNDONE_S
+    ? nothing
+    : html`<p class="banner" role="alert">
+        ${counted(undone.jobs, "job")} could start for ${age(lasts)} and nobody starts ${undone.jobs === 1 ? "it" : "them"}, <a href="#/job/${undone.first}">${named(undone.first)}</a> first.
+        The scheduler may be down, or decide by another configuration than this page.
+      </p>`;
+}
 
 const KEYS = [
   ...PAGES.map((entry) => [`g ${entry.key}`, entry.name]),
   ["/", "search"],
   ["j k", "next and previous row"],
   ["Enter", "open"],
+  ["f", "filter"],
   ["?", "this list"],
-  ["Esc", "close, back"],
+  ["Esc", "close; from one thing back to its list"],
 ];
 
 const help = () => html`<dialog open aria-label="Keys">
@@ -202,12 +250,22 @@ function turnTheme() {
   draw();
 }
 
+/** Whether there is something to type a search into, on this page. */
+function search() {
+  const field = /** @type {HTMLElement|null} */ (document.querySelector("input[type=search]"));
+  field?.focus();
+  return Boolean(field);
+}
+
 let prefix = "";
+/** Whether somebody wants to search, on a page to come. */
+let seeks = false;
 function pressed(event) {
   const typing = event.target.closest?.("input, select, textarea");
   if (event.key === "Escape") {
     if (state.help) toggleHelp(false);
     else if (typing) event.target.blur();
+    else if (state.keys && OTHERS[state.where.page]) location.hash = lists[UNDER[state.where.page]] ?? `#/${UNDER[state.where.page]}`;
     return;
   }
   if (!state.keys || typing || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -219,9 +277,11 @@ function pressed(event) {
   } else if (event.key === "?") toggleHelp();
   else if (event.key === "/") {
     event.preventDefault();
-    const search = /** @type {HTMLElement|null} */ (document.querySelector("input[type=search]"));
-    if (search) search.focus();
-    else location.hash = "#/jobs";
+    seeks = !search();
+    if (seeks) location.hash = "#/jobs";
+  } else if (event.key === "f") {
+    event.preventDefault();
+    /** @type {HTMLElement|null} */ (document.querySelector("main .tools :is(select, input:not([type=search]))"))?.focus();
   } else if (event.key === "j") rows[Math.min(at + 1, rows.length - 1)]?.focus();
   else if (event.key === "k") rows[Math.max(at - 1, 0)]?.focus();
   prefix = prefix === "g" ? "" : event.key === "g" ? "g" : "";
@@ -236,7 +296,18 @@ function start() {
   new Stream({
     delta: heard,
     reset: load,
+    beat: (at) => {
+      state.ahead = at - Date.now() / 1000;
+      draw();
+    },
+    silent: () => {
+      state.polls = true;
+      state.lostAt ||= Date.now() / 1000;
+      askStatus();
+      load();
+    },
     state: (live) => {
+      if (live) state.polls = false;
       if (state.live && !live) state.lostAt = Date.now() / 1000;
       const changed = state.live !== live;
       state.live = live;
@@ -247,10 +318,7 @@ function start() {
       }
     },
   });
-  ask("status").then((found) => {
-    state.status = found;
-    draw();
-  }, () => {});
+  askStatus();
   ask("whoami").then((found) => {
     state.hidden = found;
     draw();

@@ -28,3 +28,8 @@ export function moment(text) {
 
 /** @param {number} count @param {string} noun */
 export const counted = (count, noun) => `${amount(count)} ${noun}${count === 1 ? "" : "s"}`;
+
+const OWNED = /\bpg-([a-z0-9.-]+?)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g;
+
+/** A key or a sentence as people read it: groups called by the owners that they were made for. @param {string} text */
+export const named = (text) => (text?.includes("pg-") ? text.replace(OWNED, "$1") : text);

@@ -1,14 +1,14 @@
 // Where each GPU is drawn, and the drawing: by pixels, all cells in one go.
 
-import { colour } from "./palette.js";
+import { ink } from "./palette.js";
 
 const LABEL = 56;
 const GAP = 3;
 
 /** Nodes of a rack side by side, racks below each other. Cells get smaller where there are many. */
 export class Layout {
-  /** @param {any} map @param {number} width */
-  constructor(map, width) {
+  /** @param {any} map @param {number} width @param {string} [only] a rack; otherwise all of them */
+  constructor(map, width, only) {
     this.per = map.per;
     this.width = Math.max(200, width);
     this.size = sizeOf(map);
@@ -22,6 +22,7 @@ export class Layout {
     map.rack.forEach((rack, row) => byRack[rack].push(row));
     let y = 0;
     byRack.forEach((rows, rack) => {
+      if (only && map.racks[rack] !== only) return;
       this.labels.push([map.racks[rack], y]);
       rows.forEach((row, i) => {
         this.x[row] = LABEL + (i % across) * this.node;
@@ -50,11 +51,11 @@ export class Layout {
   }
 }
 
-const sizeOf = (map) => (map.gpu.length > 20000 ? 4 : map.gpu.length > 4000 ? 6 : 12);
+const sizeOf = (map) => (map.gpu.length > 20000 ? 4 : map.gpu.length > 4000 ? 6 : map.gpu.length > 1024 ? 12 : 18);
 
 /** @param {HTMLCanvasElement} sheet @param {Layout} layout @param {any} map
- *  @param {((cell: number) => boolean)|null} isLit @param {number} [at] */
-export function paint(sheet, layout, map, isLit, at = -1) {
+ *  @param {{isLit: ((cell: number) => boolean)|null, at: number, hue: (job: number) => string, letter: (job: number) => string}} how */
+export function paint(sheet, layout, map, { isLit, at, hue, letter }) {
   const ratio = window.devicePixelRatio || 1;
   sheet.width = layout.width * ratio;
   sheet.height = layout.height * ratio;
@@ -63,25 +64,38 @@ export function paint(sheet, layout, map, isLit, at = -1) {
   if (!pen) return;
   pen.scale(ratio, ratio);
   const style = getComputedStyle(document.documentElement);
-  const free = style.getPropertyValue("--free"), shut = style.getPropertyValue("--shut");
+  const free = style.getPropertyValue("--free"), shut = style.getPropertyValue("--shut"), held = style.getPropertyValue("--within");
   const inset = layout.size > 5 ? 1 : 0;
+  const isRoomy = layout.size >= 12;
+  pen.font = `700 ${Math.round(layout.size * 0.6)}px system-ui, sans-serif`;
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
   for (let row = 0; row < map.nodes.length; row++) {
+    if (layout.x[row] === undefined) continue; // of another rack
     const isShut = map.state[row] !== "ready";
     for (let i = 0; i < map.per; i++) {
       const cell = row * map.per + i, job = map.gpu[cell];
       if (job < 0) continue;
       pen.globalAlpha = isLit && !isLit(cell) ? 0.15 : 1;
-      pen.fillStyle = job > 0 ? colour(map.queues[job - 1]) : isShut ? shut : free;
-      pen.fillRect(layout.x[row] + i * layout.size, layout.y[row], layout.size - inset, layout.size - inset);
+      const x = layout.x[row] + i * layout.size, y = layout.y[row], size = layout.size - inset;
+      const fill = job > 0 ? hue(job) || held : isShut ? shut : free;
+      pen.fillStyle = fill;
+      pen.fillRect(x, y, size, size);
+      // Nothing by colour alone, where there is room for more.
+      const sign = !isRoomy ? "" : job > 0 ? letter(job) : isShut ? "×" : "";
+      if (!sign) continue;
+      pen.fillStyle = job > 0 ? ink(fill) : style.getPropertyValue("--text");
+      pen.fillText(sign, x + size / 2, y + size / 2 + 0.5);
     }
   }
   pen.globalAlpha = 1;
+  pen.textAlign = "left";
   pen.fillStyle = style.getPropertyValue("--text");
   pen.font = "11px system-ui, sans-serif";
   pen.textBaseline = "top";
   for (const [label, y] of layout.labels) pen.fillText(label, 0, y, LABEL - 6);
-  if (at >= 0) {
-    const row = Math.floor(at / map.per), i = at % map.per;
+  const row = Math.floor(at / map.per), i = at % map.per;
+  if (at >= 0 && layout.x[row] !== undefined) {
     pen.strokeStyle = style.getPropertyValue("--text");
     pen.lineWidth = 2;
     pen.strokeRect(layout.x[row] + i * layout.size - 1, layout.y[row] - 1, layout.size + 1, layout.size + 1);

@@ -21,3 +21,16 @@ export function colour(queue) {
 
 /** The letter that says the same without colour. @param {string} queue */
 export const letter = (queue) => (queue[0] ?? "?").toUpperCase();
+
+/** A colour for any name: two may share one, neighbours seldom do. @param {string} name */
+export function hueOf(name) {
+  let sum = 0;
+  for (let i = 0; i < name.length; i++) sum = (sum * 31 + name.charCodeAt(i)) >>> 0;
+  return HUES[sum % HUES.length];
+}
+
+/** What can be read on a colour. @param {string} hue #rrggbb */
+export function ink(hue) {
+  const [r, g, b] = [1, 3, 5].map((at) => parseInt(hue.slice(at, at + 2), 16) / 255);
+  return 0.3 * r + 0.59 * g + 0.11 * b > 0.55 ? "#10151c" : "#fff";
+}

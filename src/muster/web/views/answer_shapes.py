@@ -142,6 +142,10 @@ class Ahead(Shape, frozen=True, kw_only=True):
     """GPUs that each queue holds at these moments: before, after."""
     why_not: str
     """Why nothing can be said."""
+    restarts_min: dict[str, float] = {}
+    """Jobs that run now and would have to start again, and how long they would wait for it; the
+    longest first.
+    """
 
 
 class Diff(Shape, frozen=True, kw_only=True):
@@ -157,5 +161,7 @@ class Diff(Shape, frozen=True, kw_only=True):
     below_quota: list[str]
     is_complete: bool
     """Whether there was time for all searches."""
+    displaced: list[Eviction] = []
+    """Pods whose nodes are lost or drained; those that somebody makes anew wait again."""
     ahead: Ahead | None = None
     """The hours after, if somebody asked for them."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import groupby, islice
 from types import MappingProxyType
 
@@ -86,6 +87,11 @@ def change_view(
 
 def in_words(change: Change) -> str:
     """What to do, as one says it to a colleague."""
+    if (first := change.first) is not None:
+        alone = replace(change, **first._asdict(), first=None)
+        what, subject = change.what.partition("+")[2], change.subject.partition("; ")[2]
+        second = replace(change, what=what, subject=subject, first=None)
+        return f"{in_words(alone)}, and {in_words(second)}"
     before, after = change.before, change.after
     resource = change.subject.rpartition(" ")[2]
     match change.what:
@@ -181,6 +187,9 @@ def ahead_view(found: Ahead, horizon_s: float) -> AheadView:
         at=[] if found.why_not else [rfc3339(at_s) for at_s in before.moments_s],
         held={name: [_gpus(before, name), _gpus(after, name)] for name in before.held},
         why_not=found.why_not,
+        restarts_min={
+            job: _minutes(wait_s) for job, wait_s in islice(found.restarts_s().items(), _MOVED_MAX)
+        },
     )
 
 

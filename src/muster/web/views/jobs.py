@@ -71,11 +71,12 @@ def job_page(moment: Moment, key: str) -> JobPage | None:
     )
 
 
-def shapes(moment: Moment) -> list[Shape]:
-    """Waiting work by what each pod asks for, the most GPUs first."""
+def shapes(moment: Moment, wanted: Filter | None = None) -> list[Shape]:
+    """Waiting work that matches, by what each pod asks for, the most GPUs first."""
     counts = job_columns(moment)
+    is_asked = moment.snapshot.jobs.live & _matching(counts, wanted or Filter())
     by_shape: dict[int, list[int]] = defaultdict(list)
-    for row in np.flatnonzero(moment.snapshot.jobs.live).tolist():
+    for row in np.flatnonzero(is_asked).tolist():
         if counts.state[row] == "Waiting" and counts.shape[row] >= 0:
             by_shape[int(counts.shape[row])].append(row)
     found = [_shape(moment, counts, shape, rows) for shape, rows in by_shape.items()]

@@ -6,7 +6,18 @@ import numpy as np
 
 from muster.model.status import TaskStatus
 from muster.web.moment import Moment
-from muster.web.shapes import Cycle, Fits, Gpus, Owed, Queue, Status, Trouble, Waiting
+from muster.web.shapes import (
+    Cycle,
+    Fits,
+    Gpus,
+    Longest,
+    Owed,
+    Queue,
+    Status,
+    Trouble,
+    Undone,
+    Waiting,
+)
 from muster.web.views.job_columns import job_columns
 from muster.web.views.queues import queues
 
@@ -28,6 +39,8 @@ def status(moment: Moment, cluster: str = "") -> Status:
         owed=_owed(queues(moment)),
         nodes=_troubles(moment),
         cycle=Cycle(moment.cycle, moment.at_s, moment.took_s * 1000),
+        longest=_longest(moment),
+        undone=_undone(moment),
     )
 
 
@@ -70,6 +83,22 @@ def _waiting(moment: Moment) -> Waiting:
         by_code=dict(sorted(codes.items())),
         by_category=dict(sorted(categories.items())),
     )
+
+
+def _longest(moment: Moment) -> Longest | None:
+    columns, live = job_columns(moment), moment.snapshot.jobs.live
+    waits = np.flatnonzero(live & (columns.state == "Waiting")).tolist()
+    if not waits:
+        return None
+    first = min(waits, key=lambda row: (columns.created[row], columns.key[row]))
+    return Longest(columns.key[first], columns.created[first])
+
+
+def _undone(moment: Moment) -> Undone | None:
+    if not moment.undone:
+        return None
+    first = min(moment.undone, key=lambda job: (moment.undone[job], job))
+    return Undone(len(moment.undone), moment.undone[first], first)
 
 
 def _owed(found: list[Queue]) -> tuple[Owed, ...]:

@@ -85,6 +85,17 @@ def test_a_misspelled_switch_plugin_or_argument_is_told_with_those_that_exist() 
     assert [entry.name for entry in conf.tiers[0]] == ["gang", "binpack"]
 
 
+@pytest.mark.parametrize("switch", ["enableJobOrder: false", "disableJobOrder: true"])
+def test_a_switch_of_a_tier_is_off_in_the_words_of_every_release(switch: str) -> None:
+    """kube-batch 0.4 wrote disable, later ones and Volcano write enable."""
+    text = f"actions: allocate\ntiers:\n- plugins: [{{name: drf, {switch}}}, {{name: gang}}]\n"
+    conf = _read(text, "kube-batch")
+    silenced = build_policy(conf, None, profile_of("kube-batch")).silenced
+    assert "job_keys" in silenced["drf"]
+    assert "job_keys" not in silenced["gang"]
+    assert not conf.no_effect
+
+
 def test_a_tree_of_drf_and_proportion_exclude_each_other_in_a_tier() -> None:
     text = "actions: allocate\ntiers:\n- plugins:\n"
     text += "  - {name: drf, enableHierarchy: true}\n  - {name: proportion}\n"

@@ -37,12 +37,23 @@ def test_another_source_is_a_warning_that_says_what_is_read(kind: str) -> None:
     assert any("prometheus" in problem.message for problem in found.no_effect)
 
 
+def test_a_source_whose_certificate_nobody_would_check_is_a_warning_and_not_read() -> None:
+    found = _read("{address: 'https://p', tls: {insecureSkipVerify: 'true'}}")
+    assert found.utilisation is None
+    assert "utilization.caFile" in str(found.no_effect[0])
+
+
+def test_what_concerns_another_source_is_a_warning() -> None:
+    found = _read("{address: 'http://p', elasticsearch: {index: pods}}")
+    assert found.utilisation is not None
+    assert ["a Prometheus is read" in str(one) for one in found.no_effect] == [True]
+
+
 @pytest.mark.parametrize(
     ("metrics", "where"),
     [
         ("{address: p}", "metrics.address"),
         ("{address: 'http://p', interval: soon}", "metrics.interval"),
-        ("{address: 'https://p', tls: {insecureSkipVerify: true}}", "metrics.tls"),
     ],
 )
 def test_what_cannot_be_meant_names_its_key(metrics: str, where: str) -> None:

@@ -64,16 +64,21 @@ def test_a_filter_that_is_switched_off_keeps_nobody_from_a_node(
         ("usage", "estimator: {risk_factor: 0.5}", "0.5 is not possible, 1.2 counts"),
         ("usage", "estimator: {risk: 0.5}", "known are"),
         ("predicates", "predicate.GPUSharingEnable: true", "deviceshare.GPUSharingEnable"),
+        ("predicates", "predicate.resources: nvidia.com/gpu", "resource-strategy-fit"),
+        ("predicates", "predicate.resources.nvidia.com/gpu.cpu: 8", "resource-strategy-fit"),
         ("predicates", "volumebinding.weight: 3", "not scored"),
         ("resource-strategy-fit", "resources: {'n*a': {weight: 1}}", "at the end of a name"),
         ("resource-strategy-fit", "sra: {resource: x}", "known are"),
         ("resource-strategy-fit", "proportional: {resourceProportion: {x.gpu: 1}}", "known are"),
-        ("rescheduling", "metricsPeriod: 5m", "known are interval, strategies"),
+        ("rescheduling", "metricsPeriod: 5m", "as often as the conf's metrics say"),
+        ("rescheduling", "queueSelector: [default]", "pods of all queues may go"),
+        ("rescheduling", "labelSelector: {business: offline}", "pods of all labels may go"),
         ("task-topology", "weight: 3", "task-topology.weight"),
         ("numa-aware", "policy: x", "known are weight"),
         ("deviceshare", "deviceshare.NodeLockEnable: true", "one write"),
         ("deviceshare", "deviceshare.AscendHAMiVNPUEnable: true", "NPUs are not served"),
         ("deviceshare", "deviceshare.KnownGeometriesCMName: x", "MIG mode"),
+        ("deviceshare", "deviceshare.GPUExclusiveRules: [{labelKey: x}]", "ask for whole ones"),
     ],
 )
 def test_an_argument_that_changes_nothing_is_said_to(plugin: str, arguments: str, why: str) -> None:
@@ -219,6 +224,16 @@ def test_groups_of_one_moment_share_what_the_quota_of_their_namespace_leaves() -
     quota = {"status": {"hard": {"requests.cpu": "6"}, "used": {"requests.cpu": "1"}}}
     told.seen(others={"resourcequotas": {"ns/quota": quota}})
     assert len(bound(told.run(conf))) == 2
+
+
+@pytest.mark.parametrize("name", ["pods", "count/pods"])
+def test_a_quota_of_pods_bounds_the_groups_that_are_let_in(name: str) -> None:
+    told = Batch().queue("q").node("n1", 10)
+    for number in range(3):
+        told.gang(f"g{number}", "q", 2, waiting=2, phase="Pending", min_cpus=2)
+    told.seen(others={"resourcequotas": {"ns/quota": {"spec": {"hard": {name: "4"}}}}})
+    conf = _QUOTAS.replace('"allocate"', '"enqueue, allocate"')
+    assert told.run(conf).plan.admitted == ("ns/g0", "ns/g1")
 
 
 def test_a_victim_that_a_filter_would_not_need_is_not_taken() -> None:

@@ -11,6 +11,8 @@ from muster.api.volcano import NUMA_POLICY
 from muster.model.constraint_terms import ContainerRequest
 from muster.model.constraints import Constraints
 from muster.model.numa import numa_topology
+from muster.model.reason_texts import node_counts
+from muster.model.reasons import Reason
 from muster.model.records import NumaTopology
 
 _CONF = """
@@ -115,3 +117,6 @@ def test_where_no_node_has_zones_a_pod_that_names_a_policy_waits() -> None:
     told.gang("other", "q", 1, waiting=1)
     result = told.run(_CONF)
     assert bound(result) == ["other-0"]
+    (why,) = result.explanation.refusals["ns/new"]
+    assert [(count.reason, count.subject) for count in why.nodes] == [(Reason.PLUGIN, "numa-aware")]
+    assert "1 is refused by plugin numa-aware" in node_counts(why.nodes)

@@ -1,11 +1,13 @@
 """What was seen to go wrong in kube-batch and Volcano goes right here."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from tests.support.batch import Batch, bound, evicted
 
 from muster.engine.profiles.volcano import DEFAULT_CONF
-from muster.model.public_reasons import code_of
+from muster.model.public_reasons import code_of, public_reason
 from muster.model.reason_codes import Code
 
 _HIERARCHY = """
@@ -137,6 +139,33 @@ def test_a_group_that_is_not_let_in_is_told_why_before_it_has_pods(plugin: str, 
     (why,) = explanation.refusals["ns/large"]
     assert (code_of(why), why.subject) == (code, "q" if plugin == "proportion" else plugin)
     assert "ns/small" not in explanation.refusals
+
+
+def test_a_group_that_says_what_quotas_count_of_its_pods_is_let_in_by_what_nodes_have() -> None:
+    """Volcano's own controllers write both, of every group."""
+    told = Batch().queue("q").node("n1", 2)
+    for name, cpus in (("fits", 1), ("large", 9)):
+        told.gang(name, "q", 1, phase="Pending", min_cpus=cpus)
+        amounts = {"cpu": cpus * 1000, "requests.cpu": cpus * 1000, "limits.cpu": 9000}
+        amounts |= {"pods": 1, "count/pods": 1, "requests.nvidia.com/gpu": 1}
+        record = told.jobs[-1]
+        assert record.terms is not None
+        told.jobs[-1] = replace(record, terms=replace(record.terms, min_resources=amounts))
+    assert told.run(DEFAULT_CONF).plan.admitted == ("ns/fits",)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "gang", "said"),
+    [
+        (2, {}, "2 of the 3 pods that it needs to start exist"),
+        (3, {"roles": {"ps": 1}}, "0 of the 1 pods of sub-group ps that it needs to start exist"),
+    ],
+)
+def test_who_lacks_pods_is_told_how_many(waiting: int, gang: dict[str, Any], said: str) -> None:
+    told = Batch().node("n1", 8).queue("a").gang("g", "a", 3, waiting=waiting, **gang)
+    result = told.run("actions: allocate\ntiers:\n- plugins:\n  - name: gang\n")
+    assert bound(result) == []
+    assert said in public_reason(result.explanation.refusals["ns/g"][0]).sentence
 
 
 def test_a_gang_needs_the_minimum_of_each_of_its_roles() -> None:

@@ -321,8 +321,8 @@ PLANTED_AT_REST: list[tuple[Callable[[Stored], None], list[str]]] = [
     (_is_told("Queue 'team' does not exist."), [UNTRUE]),
     (_is_told("Queue 'gone' does not exist.", spec={"queue": "gone"}), []),
     (_is_told("Queue team has child queues and runs no jobs itself."), [UNTRUE]),
-    (_is_told("1 of the 2 pods that it needs to start exist."), [UNTRUE]),
-    (_is_told("1 of the 2 pods that it needs to start exist.", spec={"minimum": 2}), []),
+    (_is_told("1 of the 2 pods that it needs to start exists."), [UNTRUE]),
+    (_is_told("1 of the 2 pods that it needs to start exists.", spec={"minimum": 2}), []),
 ]
 
 

@@ -68,6 +68,17 @@ def test_what_can_start_is_not_spoken_of(thing: dict[str, Any]) -> None:
     assert validate_workload(Review("CREATE", thing)).warnings == ()
 
 
+@pytest.mark.parametrize("odd", [5, "x", [1], {"template": [3]}, {"template": {"metadata": "x"}}])
+def test_a_workload_of_any_shape_is_let_in(odd: Any) -> None:
+    """Of kinds that nobody here knows, a field may be anything."""
+    for thing in (
+        {**job(None), "spec": odd},
+        {"kind": "JobSet", "metadata": odd},
+        {"kind": "Job", "metadata": {"annotations": odd}, "spec": odd},
+    ):
+        assert validate_workload(Review("CREATE", thing)).warnings == ()
+
+
 def test_an_old_minimum_is_not_spoken_of_at_every_write() -> None:
     old, new = job("four"), {**job("four"), "status": {"active": 1}}
     assert validate_workload(Review("UPDATE", new, old)).warnings == ()

@@ -197,7 +197,6 @@ def test_the_rendered_configuration_is_one_that_the_scheduler_takes(kind: str) -
     assert ("consolidation" in conf.actions) == (kind == "binpack")
 
 
-@pytest.mark.row(110)
 def test_actions_and_plugins_stand_in_the_order_of_their_priorities() -> None:
     conf = conf_of(shard_of("default"))
     assert conf["actions"] == "allocate, consolidation, reclaim, preempt, stalegangeviction"

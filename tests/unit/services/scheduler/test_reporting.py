@@ -160,7 +160,7 @@ def test_a_job_with_too_few_pods_names_the_workload_that_has_yet_to_make_them() 
 
     ((ours,),) = conditions(told(scenario))
     assert (
-        "1 of the 3 pods that it needs to start exist. Job team/train has not made the"
+        "1 of the 3 pods that it needs to start exists. Job team/train has not made the"
         in (ours["message"])
     )
 

@@ -39,6 +39,8 @@ _SHARED_MODE = "hami-core"
 _UNUSED = {
     "NodeLockEnable": "a pod's cards are written with its node in one write, nodes are not locked",
     "VGPUPodGroupDeviceSpread": "pods of a group may share a card",
+    "GPUExclusiveRules": "pods of the same labels may share a card: "
+    "those that must not ask for whole ones",
     "AscendMindClusterVNPUEnable": "parts of NPUs are not served",
     "AscendHAMiVNPUEnable": "parts of NPUs are not served",
     "KnownGeometriesCMName": "cards in MIG mode are not cut into parts here",

@@ -8,6 +8,7 @@ from muster.engine.hooks import SessionPlugin, View, WithoutArguments
 from muster.engine.tiers.groups import IS_PROMISED, IS_READY, IS_VALID, SubJob
 from muster.engine.tiers.rules import Rules, TieredPlugin, Vote
 from muster.model.reasons import Reason, Refusal
+from muster.model.status import TaskStatus
 from muster.numerics.arrays import Floats, Rows
 
 
@@ -44,12 +45,16 @@ class _Gangs(TieredPlugin):
 
     def job_valid(self, job: int) -> Refusal | None:
         groups = self._groups
-        is_whole = (
-            groups.valid(job) >= groups.minimum(job)
-            and groups.has_roles(job, IS_VALID, False)
-            and groups.has_enough_parts(job)
-        )
-        return None if is_whole else Refusal(Reason.TOO_FEW_TASKS)
+        found, least = groups.valid(job), groups.minimum(job)
+        if found < least:
+            gated = int(groups.ledger.counts[groups.leaf(job), TaskStatus.GATED])
+            why = Reason.GATED if found + gated >= least else Reason.TOO_FEW_TASKS
+            return Refusal(why, found=found, minimum=least, gated=gated)
+        short = groups.short_role(job, IS_VALID, False) or groups.short_policy(job)
+        if short is None:
+            return None
+        name, found, least = short
+        return Refusal(Reason.TOO_FEW_TASKS, sub_group=name, found=found, minimum=least)
 
     def job_keys(self, jobs: Rows) -> Floats:
         """Those that are not ready first."""

@@ -39,10 +39,12 @@ _ALWAYS: Mapping[str, str] = {
 }
 """What cannot be switched off, and why."""
 
+_SCARCE = "predicate.resources"
+_PROPORTIONAL = "write proportional of the plugin resource-strategy-fit"
 _ELSEWHERE: Mapping[str, str] = {
     "predicate.GPUSharingEnable": "write deviceshare.GPUSharingEnable of the plugin deviceshare",
     "predicate.GPUNumberEnable": "write deviceshare.GPUNumberEnable of the plugin deviceshare",
-    "predicate.ProportionalEnable": "write proportional of the plugin resource-strategy-fit",
+    "predicate.ProportionalEnable": _PROPORTIONAL,
     "volumebinding.bindTimeoutSeconds": "a volume that is not bound is asked for again by itself",
     "volumebinding.weight": "nodes are not scored by the size of their volumes",
     "volumebinding.shape": "nodes are not scored by the size of their volumes",
@@ -60,7 +62,9 @@ class Predicates:
 
     def __init__(self, arguments: Reader) -> None:
         names = (*_FILTERS, *_ALWAYS, "Cache")
-        arguments.allow_only((*(f"predicate.{name}Enable" for name in names), *_ELSEWHERE))
+        scarce = [key for key, _ in arguments.items() if key.startswith(_SCARCE)]
+        known = (*(f"predicate.{name}Enable" for name in names), *_ELSEWHERE)
+        arguments.allow_only((*known, *scarce))
         is_on = {name: arguments.key(f"predicate.{name}Enable").flag(True) for name in names}
         self.off = frozenset(
             reason for name, reasons in _FILTERS.items() if not is_on[name] for reason in reasons
@@ -70,7 +74,7 @@ class Predicates:
             if not is_on[name]:
                 arguments.key(f"predicate.{name}Enable").has_no_effect(why)
 
-        for name, why in _ELSEWHERE.items():
+        for name, why in (*_ELSEWHERE.items(), *((key, _PROPORTIONAL) for key in scarce)):
             if not arguments.key(name).is_absent:
                 arguments.key(name).has_no_effect(why)
 

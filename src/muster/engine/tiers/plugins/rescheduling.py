@@ -20,6 +20,14 @@ from muster.numerics.axis import PODS
 _STRATEGY = "lowNodeUtilization"
 _MEASURES = ("cpu", "memory", "pods")
 _EQUAL = 1e-9
+_NOT_READ = {
+    "metricsPeriod": "the use of pods is read as often as the conf's metrics say",
+    "queueSelector": "Volcano's design has it, Volcano does not read it; "
+    "pods of all queues may go, those that volcano.sh/preemptable forbids excepted",
+    "labelSelector": "Volcano's design has it, Volcano does not read it; "
+    "pods of all labels may go, those that volcano.sh/preemptable forbids excepted",
+}
+"""Arguments that confs have, and why they change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +41,15 @@ class _Strategy:
 
 
 class Rescheduling:
-    """Volcano's `rescheduling`. `interval` is how long it waits after it sent somebody away. The
-    use of pods is read as often as the conf's `metrics` says: `metricsPeriod` has no effect.
-    """
+    """Volcano's `rescheduling`. `interval` is how long it waits after it sent somebody away."""
 
     name = "rescheduling"
 
     def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(("interval", "strategies"))
+        arguments.allow_only(("interval", "strategies", *_NOT_READ))
+        for key, why in _NOT_READ.items():
+            if not arguments.key(key).is_absent:
+                arguments.key(key).has_no_effect(why)
         self._interval_s = arguments.key("interval").duration_s(300.0)
         listed = [_strategy(each) for each in arguments.key("strategies").elements()]
         if arguments.key("strategies").is_absent:

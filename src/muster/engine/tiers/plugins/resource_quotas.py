@@ -18,6 +18,8 @@ from muster.numerics.arrays import Floats, Ints, Rows
 from muster.numerics.axis import PODS
 
 _WEIGHT_MAX = 1 << 20
+_PODS = ("pods", "count/pods")
+"""What quotas call the number of pods."""
 
 
 class ResourceQuotas(WithoutArguments):
@@ -51,7 +53,7 @@ class _Quotas(TieredPlugin):
 
     def job_enqueueable(self, job: int) -> Vote:
         namespace = self._groups.snapshot.jobs.keys[job].partition("/")[0]
-        wanted = self._groups.terms(job).min_resources or {}
+        wanted = self._wanted(job)
         promised = self._promised.get(namespace, {})
         for hard, used in self._quotas.get(namespace, ()):
             for name, amount in wanted.items():
@@ -63,8 +65,13 @@ class _Quotas(TieredPlugin):
     def job_enqueued(self, job: int) -> None:
         namespace = self._groups.snapshot.jobs.keys[job].partition("/")[0]
         promised = self._promised.setdefault(namespace, {})
-        for name, amount in (self._groups.terms(job).min_resources or {}).items():
+        for name, amount in self._wanted(job).items():
             promised[name] = promised.get(name, 0) + amount
+
+    def _wanted(self, job: int) -> Mapping[str, int]:
+        """What the pods of its minimum ask for; and these pods, where the group does not say it."""
+        least = self._groups.terms(job)
+        return {**dict.fromkeys(_PODS, least.minimum), **(least.min_resources or {})}
 
 
 class _WeightedQuotas(_Quotas):

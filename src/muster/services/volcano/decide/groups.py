@@ -16,6 +16,7 @@ from muster.api.volcano import (
     SubGroupPolicy,
 )
 from muster.api.volcano_batch import LABEL_PARTITION, Job, TaskSpec
+from muster.model.requests import containers_in_order, occupied
 from muster.services.volcano.decide.pods import group_name, owner_reference
 
 Json = dict[str, Any]
@@ -96,17 +97,10 @@ def min_resources(
 
 
 def requests_of(spec: PodSpec) -> dict[str, Quantity]:
-    """What one pod asks for: its containers together, or an init container where that is more."""
-    total: dict[str, Quantity] = {}
-    for container in spec.containers:
-        for name, amount in _asked(container.resources).items():
-            total[name] = total.get(name, Quantity()) + amount
-    for container in spec.init_containers:
-        for name, amount in _asked(container.resources).items():
-            total[name] = max(total.get(name, Quantity()), amount, key=lambda one: one.nano)
-    for name, amount in spec.overhead.items():
-        total[name] = total.get(name, Quantity()) + amount
-    return total
+    """What one pod asks for, as the scheduler counts it, in the words that it is written in."""
+    listed = ((kind, _asked(one.resources)) for one, kind in containers_in_order(spec))
+    whole = _asked(spec.resources) if spec.resources is not None else {}
+    return occupied(listed, spec.overhead, whole)
 
 
 def pod_requests(pod: Pod) -> dict[str, Quantity]:

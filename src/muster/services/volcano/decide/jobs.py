@@ -6,11 +6,10 @@ meant. Every write either names the version that it was decided on, or does no h
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from muster.api.bounds import VOLCANO_JOB_PODS_MAX
 from muster.api.meta import Key, replace
 from muster.api.validation.problems import errors
 from muster.api.validation.volcano_jobs import job_problems
@@ -21,9 +20,6 @@ from muster.api.volcano_batch import (
     DEPENDS_ANY,
     FINISHED_PHASES,
     PENDING,
-    RESTART_PARTITION,
-    RESTART_POD,
-    RESTART_TASK,
     RESTARTING,
     Command,
     Job,
@@ -43,11 +39,15 @@ from muster.services.volcano.decide.phases import (
     next_phase,
 )
 from muster.services.volcano.decide.plugins import plugin_objects
-from muster.services.volcano.decide.pods import claim_name, owner_reference, pod_of
-from muster.services.volcano.decide.policies import Wish, events_of, wishes
+from muster.services.volcano.decide.pods import PodsOf, claim_name, owner_reference
+from muster.services.volcano.decide.policies import events_of, wishes
+from muster.services.volcano.decide.replacing import REPLACES, replaceable
 
 CREATE_AT_ONCE: Final = 200
 """Pods made for a job in one go; when the server shows them, the next are."""
+END_AT_ONCE: Final = 1000
+"""Pods of a job that are marked, or told to go, in one look at it: the rest in the next."""
+_AGAIN_S: Final = 1.0
 INVALID: Final = "InvalidSpec"
 
 
@@ -90,6 +90,8 @@ class JobDecision:
     """Pods that a policy replaces."""
     delete: Sequence[Gone] = ()
     create: Sequence[Json] = ()
+    """Pods: each is built when it is taken, which many of a large template at once would be long.
+    """
     status: Json | None = None
     """A merge patch of the job's status, for the version that it was decided on."""
     done_commands: Sequence[Key] = ()
@@ -148,54 +150,21 @@ def _by_policy(case: _Case) -> JobDecision | None:
     steps = TRANSITIONS.get(case.phase, {})
     events = _events(case) if steps else ()
     due = wishes(case.job, tuple(events), case.now_s).due
-    due = [wish for wish in due if wish.action in steps and _has_targets(case, wish)]
-    if not due:
+    due = [wish for wish in due if wish.action in steps]
+    pods = replaceable(case.job, case.members) if due else None
+    due = [wish for wish in due if wish.action not in REPLACES or (pods and pods.by(wish))]
+    if not due or pods is None:
         return None
     first = due[0]
     why = Why(first.action, f"{first.action} because of {first.event}")
-    if first.action not in _TARGETS:
-        return _stepped(case, steps[first.action], why)
-    alike = [wish for wish in due if wish.action in _TARGETS]
-    targets = {one.uid: one for wish in alike for one in _TARGETS[wish.action](case, wish)}
-    # Those that the wish came from go last: until they are marked, it is repeated.
-    causes = {wish.event.member.uid for wish in alike if wish.event.member is not None}
-    marked = sorted(targets.values(), key=lambda one: (one.uid in causes, one.key))
     step = _stepped(case, steps[first.action], why)
-    return _with(step, mark=[Gone(one.key, one.uid) for one in marked])
-
-
-def _has_targets(case: _Case, wish: Wish) -> bool:
-    """Whether there is anything to replace: a pod that is gone already is made anew anyhow."""
-    targets = _TARGETS.get(wish.action)
-    return targets is None or any(True for _ in targets(case, wish))
-
-
-def _task_of(case: _Case, wish: Wish) -> Iterator[Member]:
-    return (one for one in case.members.by_task.get(wish.event.task, ()) if not one.is_replaced)
-
-
-def _pod_of(case: _Case, wish: Wish) -> Iterator[Member]:
-    cause = wish.event.member
-    return (one for one in _task_of(case, wish) if cause is not None and one.uid == cause.uid)
-
-
-def _partition_of(case: _Case, wish: Wish) -> Iterator[Member]:
-    tasks = {task.name: task for task in case.job.spec.tasks}
-    cause, task = wish.event.member, tasks.get(wish.event.task)
-    parts = task.partition_policy if task is not None else None
-    if cause is None and parts is not None:
-        return iter(())  # What is true of the whole task is no part's.
-    size = parts.partition_size if parts is not None else VOLCANO_JOB_PODS_MAX
-    part = cause.index // size if cause is not None else 0
-    return (one for one in _task_of(case, wish) if one.index // size == part)
-
-
-_TARGETS: Final[dict[str, Callable[[_Case, Wish], Iterator[Member]]]] = {
-    RESTART_TASK: _task_of,
-    RESTART_POD: _pod_of,
-    RESTART_PARTITION: _partition_of,
-}
-"""Which pods an action replaces."""
+    if first.action not in REPLACES:
+        return step
+    marked = pods.by_all(wish for wish in due if wish.action in REPLACES)
+    gone = [Gone(one.key, one.uid) for one in marked]
+    if len(gone) > END_AT_ONCE:
+        return JobDecision(mark=gone[:END_AT_ONCE], requeue_after_s=0.0)
+    return _with(step, mark=gone)
 
 
 def _stepped(case: _Case, step: Transition, why: Why) -> JobDecision:
@@ -216,7 +185,11 @@ def _synced(case: _Case) -> JobDecision:
     job, view, phase = case.job, case.view, case.phase
     after = next_phase(job, phase, case.members)
     counted = job_status.patch(job, after, case.members, case.now_s)
-    going = [Gone(one.key, one.uid) for one in case.members.all if _must_go(case, one, after)]
+    replicas = {task.name: task.replicas for task in job.spec.tasks}
+    of = (one for one in case.members.all if _must_go(case, one, after, replicas))
+    going = [Gone(one.key, one.uid) for one in of]
+    more_s = _AGAIN_S if len(going) > END_AT_ONCE else None
+    going = going[:END_AT_ONCE]
     if after in IDLE:
         ttl = job.spec.ttl_seconds_after_finished if after in FINISHED_PHASES else None
         left_s = None if ttl is None else _finished_s(case, after) + ttl - case.now_s
@@ -225,17 +198,19 @@ def _synced(case: _Case) -> JobDecision:
             delete_group=view.group is not None,
             status=counted,
             delete_job=left_s is not None and left_s <= 0,
-            requeue_after_s=left_s if left_s is not None and left_s > 0 else None,
+            requeue_after_s=left_s if left_s is not None and left_s > 0 else more_s,
         )
     if after not in MAKES_PODS:
-        return JobDecision(delete=going, status=counted)
-    return _with(_provided(case), delete=going, status=counted)
+        return JobDecision(delete=going, status=counted, requeue_after_s=more_s)
+    decision = _with(_provided(case), delete=going, status=counted)
+    return _with(decision, requeue_after_s=more_s) if more_s is not None else decision
 
 
 def _provided(case: _Case) -> JobDecision:
     """Group, objects and pods that are missing; pods once the group was let in."""
     job, view = case.job, case.view
-    startable = [task for task in job.spec.tasks if _may_start(case, task)]
+    needs = {task.name: task.min_available or 0 for task in job.spec.tasks}
+    startable = [task for task in job.spec.tasks if _may_start(case, task, needs)]
     wanted = group_spec(job, startable, view.priority_of)
     next_s = wishes(job, tuple(_events(case)), case.now_s).next_s
     wait_s = None if next_s is None else next_s - case.now_s
@@ -256,16 +231,14 @@ def _provided(case: _Case) -> JobDecision:
         for index in range(task.replicas)
         if pod_name(job, task, index) not in names
     ]
-    made = [pod_of(job, task, index) for task, index in missing[:CREATE_AT_ONCE]]
-    return _with(needed, create=made)
+    return _with(needed, create=PodsOf(job, missing[:CREATE_AT_ONCE]))
 
 
-def _may_start(case: _Case, task: TaskSpec) -> bool:
+def _may_start(case: _Case, task: TaskSpec, needs: Mapping[str, int]) -> bool:
     """Whether enough pods of those that it depends on are ready. Once it has pods, it goes on."""
     waits = task.depends_on
     if waits is None or not waits.name or case.members.by_task.get(task.name):
         return True
-    needs = {one.name: one.min_available or 0 for one in case.job.spec.tasks}
     ready = (
         sum(one.is_ready and not one.is_going for one in case.members.by_task.get(name, ()))
         >= needs.get(name, 0)
@@ -274,13 +247,12 @@ def _may_start(case: _Case, task: TaskSpec) -> bool:
     return any(ready) if waits.iteration == DEPENDS_ANY else all(ready)
 
 
-def _must_go(case: _Case, one: Member, phase: str) -> bool:
+def _must_go(case: _Case, one: Member, phase: str, replicas: Mapping[str, int]) -> bool:
     """Not twice: what was told to go is going."""
     if one.is_going:
         return False
     if phase not in (*MAKES_PODS, RESTARTING):
         return not one.has_ended
-    replicas = {task.name: task.replicas for task in case.job.spec.tasks}
     is_past = one.version != case.job.status.version or one.is_replaced
     return is_past or one.index >= replicas.get(one.task, 0)
 

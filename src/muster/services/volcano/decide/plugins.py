@@ -13,7 +13,7 @@ from muster.services.volcano.decide import frameworks
 from muster.services.volcano.decide.pod_context import (
     Json,
     PodContext,
-    add_variable,
+    add_variables,
     arguments,
     hosts,
     mount,
@@ -111,11 +111,10 @@ def _svc(spec: Json, pod: PodContext) -> None:
     spec["subdomain"] = spec.get("subdomain") or pod.job.metadata.name
     source = f"{pod.job.metadata.name}-svc"
     if arguments(pod.job, "svc").switch("inject-hosts-env", True):
-        for task in pod.job.spec.tasks:
-            for what in ("HOSTS", "NUM"):
-                name = _variable(task, what)
-                key = {"configMapKeyRef": {"name": source, "key": name}}
-                add_variable(spec, {"name": name, "valueFrom": key})
+        named = [_variable(task, of) for task in pod.job.spec.tasks for of in ("HOSTS", "NUM")]
+        keys = [{"configMapKeyRef": {"name": source, "key": name}} for name in named]
+        variables = zip(named, keys, strict=True)
+        add_variables(spec, [{"name": name, "valueFrom": key} for name, key in variables])
     mount(spec, {"name": source, "configMap": {"name": source}}, _HOSTS_FOLDER)
 
 

@@ -1,6 +1,6 @@
 """What plugins of jobs have in common: arguments, the names of pods, and changes of their spec."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -88,16 +88,17 @@ def _said(task: TaskSpec, field: str) -> str:
 
 
 def set_variables(spec: Json, values: Mapping[str, str]) -> None:
-    for name, value in values.items():
-        add_variable(spec, {"name": name, "value": value})
+    add_variables(spec, [{"name": name, "value": value} for name, value in values.items()])
 
 
-def add_variable(spec: Json, variable: Json) -> None:
-    """To every container that does not set it itself."""
+def add_variables(spec: Json, variables: Sequence[Json]) -> None:
+    """To every container that does not set them itself."""
     for container in all_containers(spec):
         given = container.get("env") or []
-        if all(one.get("name") != variable["name"] for one in given):
-            container["env"] = [*given, dict(variable)]
+        named = {one.get("name") for one in given}
+        added = [dict(one) for one in variables if one["name"] not in named]
+        if added:
+            container["env"] = [*given, *added]
 
 
 def open_port(containers: Iterable[Json], name: str, port: int) -> None:

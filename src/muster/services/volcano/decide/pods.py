@@ -1,7 +1,9 @@
 """The pods of a job, as they are created."""
 
 import copy
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, overload
 
 from muster.api import volcano
 from muster.api.meta import OwnerReference
@@ -16,7 +18,6 @@ from muster.api.volcano_batch import (
     LABEL_TASK_INDEX,
     Job,
     TaskSpec,
-    VolumeSpec,
 )
 from muster.services.volcano.decide.frameworks import rank_note
 from muster.services.volcano.decide.members import pod_name
@@ -33,6 +34,27 @@ _HANDED_DOWN: Final = (
     volcano.JDB_MAX_UNAVAILABLE,
 )
 """Annotations and labels of a job that its pods have too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodsOf(Sequence[Json]):
+    """Pods of a job, each built when it is taken."""
+
+    job: Job
+    places: Sequence[tuple[TaskSpec, int]]
+    """Task, and index in it."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @overload
+    def __getitem__(self, at: int) -> Json: ...
+    @overload
+    def __getitem__(self, at: slice) -> "PodsOf": ...
+    def __getitem__(self, at: int | slice) -> "Json | PodsOf":
+        if isinstance(at, slice):
+            return PodsOf(self.job, self.places[at])
+        return pod_of(self.job, *self.places[at])
 
 
 def pod_of(job: Job, task: TaskSpec, index: int) -> Json:
@@ -63,10 +85,12 @@ def pod_of(job: Job, task: TaskSpec, index: int) -> Json:
         labels[LABEL_PARTITION] = str(index // task.partition_policy.partition_size)
     spec: Json = dict(template.get("spec") or {})
     spec["schedulerName"] = spec.get("schedulerName") or job.spec.scheduler_name
+    if spec.get("hostNetwork") and not spec.get("dnsPolicy"):
+        # With the node's names alone the pods of a job would not find each other.
+        spec["dnsPolicy"] = "ClusterFirstWithHostNet"
     if job.spec.priority_class_name and not spec.get("priorityClassName"):
         spec["priorityClassName"] = job.spec.priority_class_name
-    for place, volume in enumerate(job.spec.volumes):
-        _mount(spec, f"{job.metadata.name}-{place}", claim_name(job, place), volume)
+    _mount(spec, job)
     pod = PodContext(job, task, index, name)
     apply_plugins(spec, pod)
     notes.update(rank_note(spec, notes, pod))
@@ -109,12 +133,22 @@ def claim_name(job: Job, place: int) -> str:
     return job.spec.volumes[place].volume_claim_name or f"{job.metadata.name}-volume-{place}"
 
 
-def _mount(spec: Json, name: str, claim: str, volume: VolumeSpec) -> None:
-    source = {"name": name, "persistentVolumeClaim": {"claimName": claim}}
-    spec["volumes"] = [*(spec.get("volumes") or ()), source]
+def _mount(spec: Json, job: Job) -> None:
+    """The volumes of the job, in every container."""
+    if not job.spec.volumes:
+        return
+    names = [f"{job.metadata.name}-{place}" for place in range(len(job.spec.volumes))]
+    sources = [
+        {"name": name, "persistentVolumeClaim": {"claimName": claim_name(job, place)}}
+        for place, name in enumerate(names)
+    ]
+    spec["volumes"] = [*(spec.get("volumes") or ()), *sources]
     for container in spec.get("containers") or ():
-        mounts = container.get("volumeMounts") or ()
-        container["volumeMounts"] = [*mounts, {"name": name, "mountPath": volume.mount_path}]
+        added = [
+            {"name": name, "mountPath": volume.mount_path}
+            for name, volume in zip(names, job.spec.volumes, strict=True)
+        ]
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), *added]
 
 
 def _handed_down(given: Any) -> dict[str, str]:

@@ -1,11 +1,13 @@
 """Reads a job with its pods, decides, writes."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
+from muster.api.bounds import VOLCANO_JOB_PODS_MAX
 from muster.api.kinds import JOB_POD, VOLCANO_COMMAND, VOLCANO_JOB, VOLCANO_POD_GROUP
 from muster.api.meta import Key
 from muster.api.volcano import PodGroup
@@ -35,6 +37,8 @@ SECRET: Final = plain_kind("", "v1", "Secret", "secrets")
 CLAIM: Final = plain_kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 NETWORK_POLICY: Final = plain_kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 _KINDS: Final = {one.kind: one for one in (SERVICE, CONFIG_MAP, SECRET, CLAIM, NETWORK_POLICY)}
+_SIDE_BY_SIDE: Final = 50
+"""Pods of one job that are being made: more would only wait with their bodies in memory."""
 _SEEN_WITHIN_S: Final = 30.0
 """How long a pod that we made may stay unseen before it is made again."""
 
@@ -61,21 +65,23 @@ class JobReconciler:
     """Names of pods that we made, and until when we believe in them unseen."""
     _provided: dict[Key, tuple[str, int]] = field(default_factory=dict, init=False)
     """The job (by uid and generation) whose objects are as it wants them."""
+    _builds: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     def on_pod(self, old: JobPod | None, new: JobPod | None) -> None:
         """Handler of the informer: remembers which pods went, while it is for us to act on it."""
         if self._acts and old is not None and new is None:
             for key in job_of(old):
-                self._lost.setdefault(key, {})[old.metadata.uid] = old
+                lost = self._lost.setdefault(key, {})
+                # Anybody's pods may bear the label, and a job that fails is not looked at for long.
+                if len(lost) < VOLCANO_JOB_PODS_MAX:
+                    lost[old.metadata.uid] = old
 
     async def reconcile(self, key: Key) -> Result:
         self._acts = True
         job = self._jobs.get(key)
-        if job is None:
+        if job is None or job.metadata.deletion_timestamp is not None:
             for memory in (self._lost, self._replaced, self._made, self._provided):
                 memory.pop(key, None)
-            return DONE
-        if job.metadata.deletion_timestamp is not None:
             return DONE
         lost = dict(self._lost.get(key, {}))
         decision = decide(self._view(job, lost), self._clock.now_s())
@@ -131,7 +137,7 @@ class JobReconciler:
         if decision.event is not None:
             self._tell(job, decision.event)
         await _all([self._delete(one) for one in decision.delete])
-        await _all([self._create(key, body) for body in decision.create])
+        await one_after_another(self._builds, decision.create, partial(self._create, key))
         for command in decision.done_commands:
             with suppress(NotFound):
                 await self._writer.delete(VOLCANO_COMMAND, command)
@@ -227,6 +233,24 @@ def job_of_command(command: Command) -> tuple[Key, ...]:
     target = command.target
     is_job = target is not None and target.kind == "Job"
     return (Key(command.metadata.namespace, target.name),) if target is not None and is_job else ()
+
+
+async def one_after_another(
+    builds: asyncio.Lock, bodies: Sequence[Plain], create: Callable[[Plain], Awaitable[None]]
+) -> None:
+    """Created side by side, but built one by one, and other work goes on between two of them: a
+    template takes as long to fill in as its author likes.
+    """
+    turns = asyncio.Semaphore(_SIDE_BY_SIDE)
+
+    async def one(place: int) -> None:
+        async with turns:
+            async with builds:
+                await asyncio.sleep(0)
+                body = bodies[place]
+            await create(body)
+
+    await _all([one(place) for place in range(len(bodies))])
 
 
 async def _all(writes: Sequence[Coroutine[Any, Any, None]]) -> None:

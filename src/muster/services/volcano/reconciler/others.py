@@ -1,29 +1,24 @@
-"""Cron jobs, queues, and pods that need a group: read, decide, write."""
+"""Cron jobs and queues: read, decide, write."""
 
 from contextlib import suppress
 from dataclasses import dataclass
 
-from muster.api import names
-from muster.api.core import Namespace, Pod
 from muster.api.kinds import (
-    POD,
     VOLCANO_COMMAND,
     VOLCANO_CRON_JOB,
     VOLCANO_JOB,
-    VOLCANO_POD_GROUP,
     VOLCANO_QUEUE,
 )
 from muster.api.meta import Key
 from muster.api.volcano import ROOT_QUEUE, PodGroup, Queue
 from muster.api.volcano_batch import Command, CronJob, Job
 from muster.base.clock import Clock
-from muster.client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from muster.client.errors import AlreadyExists, Conflict, NotFound
 from muster.client.events import Recorder, reference_to
 from muster.client.informer import Index, Informer
 from muster.client.write import Deletion, Propagation, Writer
 from muster.runtime.reconciler import DONE, Result
 from muster.services.volcano.decide import cron, queues
-from muster.services.volcano.decide.plain_pods import group_for, needs_group
 
 
 @dataclass(slots=True)
@@ -99,35 +94,6 @@ class QueueReconciler:
         for command in decision.done_commands:
             with suppress(NotFound):
                 await self._writer.delete(VOLCANO_COMMAND, command)
-        return DONE
-
-
-@dataclass(slots=True)
-class PlainPodReconciler:
-    """Gives a group to a pod that has none."""
-
-    _pods: Informer[Pod]
-    _namespaces: Informer[Namespace]
-    _writer: Writer
-    _scheduler: str
-    _recorder: Recorder | None = None
-
-    async def reconcile(self, key: Key) -> Result:
-        pod = self._pods.get(key)
-        if pod is None or not needs_group(pod, self._scheduler):
-            return DONE
-        made = group_for(pod, self._namespaces.get(Key("", key.namespace)))
-        try:
-            await self._writer.create(VOLCANO_POD_GROUP, made.group, key.namespace)
-        except AlreadyExists:
-            pass
-        except ApiError as error:
-            if self._recorder is not None and not error.is_passing:
-                about = reference_to(POD, pod)
-                self._recorder.warning(about, names.REASON_POD_GROUPER_WARNING, str(error))
-            raise
-        with suppress(NotFound, Conflict):
-            await self._writer.patch(POD, key, made.annotate, uid=pod.metadata.uid)
         return DONE
 
 

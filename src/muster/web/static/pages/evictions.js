@@ -1,7 +1,7 @@
 // Who was evicted or moved, for whom, by which rule, and what was lost.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { age, amount, moment } from "../format.js";
+import { age, amount, moment, named } from "../format.js";
 
 const SPANS = { "1 hour": 3600, "1 day": 86400, "7 days": 604800, "30 days": 2592000 };
 const MOST = 500;
@@ -55,11 +55,11 @@ const table = (items) => html`<section class="card"><h2>One by one</h2>
   <div class="scroll" role="region" tabindex="0" aria-label="Evictions"><table class="wide cards">
     <thead><tr><th>Job</th><th>When</th><th>What</th><th class="number">Pods</th><th class="number">GPUs</th><th class="number">Ran</th><th class="number">Lost</th><th>For</th><th>Because</th></tr></thead>
     <tbody>${items.map((event) => html`<tr data-row tabindex="-1">
-      <th scope="row"><a href="#/job/${event.job}">${event.job}</a></th>
+      <th scope="row"><a href="#/job/${event.job}">${named(event.job)}</a></th>
       <td>${moment(event.at)}</td><td>${event.kind}${event.by ? html` by ${event.by}` : nothing}</td>
       <td class="number" data-name="pods">${amount(event.pods)}</td><td class="number" data-name="GPUs">${amount(event.gpus)}</td>
       <td class="number" data-name="ran">${event.ran_s == null ? "–" : age(event.ran_s)}</td><td class="number" data-name="lost">${event.lost_s == null ? "–" : age(event.lost_s)}</td>
-      <td data-name="for">${event.for ? html`<a href="#/job/${event.for}">${event.for}</a>` : "–"}</td>
-      <td class="text">${event.because}${event.moves_to.length ? html` ${event.nodes.join(", ")} → ${event.moves_to.join(", ")}` : nothing}</td></tr>`)}</tbody>
+      <td data-name="for">${event.for ? html`<a href="#/job/${event.for}">${named(event.for)}</a>` : "–"}</td>
+      <td class="text">${named(event.because)}${event.moves_to.length ? html`: ${event.nodes.join(", ")} → ${event.moves_to.join(", ")}` : nothing}</td></tr>`)}</tbody>
   </table></div>
   ${items.length === MOST ? html`<p>${MOST} shown: take a shorter time, or <code>muster history --evictions --until</code>.</p>` : nothing}</section>`;

@@ -1,7 +1,7 @@
 // One job: why it waits and what would start it, what became of it, its pods.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { amount, counted, moment, since } from "../format.js";
+import { amount, counted, moment, named, since } from "../format.js";
 import { changes, story } from "./answers.js";
 
 const AGAIN_S = 15;
@@ -9,7 +9,7 @@ const AGAIN_S = 15;
 let known = { key: "", at: 0, why: undefined, start: undefined };
 
 export default {
-  title: (where) => where.name || "Job",
+  title: (where) => named(where.name) || "Job",
 
   async load(where, ask, redraw) {
     const key = where.name;
@@ -66,16 +66,16 @@ function why(reasons, kept) {
   const { why, start } = known;
   if (!reasons.length) return html`<p>It has not been tried yet.</p>`;
   const [first, ...others] = reasons;
-  return html`<p class="verdict">${first.code}</p><p>${first.message} ${first.next}</p>
+  return html`<p class="verdict">${first.code}</p><p>${named(first.message)} ${first.next}</p>
     ${others.length ? html`<ul>${others.map(said)}</ul>` : nothing}
     ${kept.length ? html`<h3>Why nobody makes way</h3><ul>${kept.map(said)}</ul>` : nothing}
     ${why === undefined ? html`<p class="quiet">Looking for the smallest change that would start it…</p>` : nothing}
-    ${why?.place ? html`<p>Place ${amount(why.place.at)} of ${amount(why.place.of)} in ${why.place.queue}${why.place.behind ? html`, behind <a href="#/job/${why.place.behind}">${why.place.behind}</a>: ${why.place.because}` : nothing}.</p>` : nothing}
+    ${why?.place ? html`<p>Place ${amount(why.place.at)} of ${amount(why.place.of)} in ${why.place.queue}${why.place.behind ? html`, behind <a href="#/job/${why.place.behind}">${named(why.place.behind)}</a>: ${why.place.because}` : nothing}.</p>` : nothing}
     ${start?.at ? html`<p>Expected to start about ${moment(start.at)} (between ${moment(start.earliest)} and ${moment(start.latest)}).</p>` : nothing}
     ${why ? (why.changes.length ? changes(why.changes) : why.is_complete ? html`<p>No single change of the job, its queue or its place would start it now.</p>` : html`<p class="quiet">No change was found in the time that there is; not all were tried.</p>`) : nothing}`;
 }
 
-const said = (reason) => html`<li><strong>${reason.code}</strong> ${reason.message}</li>`;
+const said = (reason) => html`<li><strong>${reason.code}</strong> ${named(reason.message)}</li>`;
 
 const podTable = (pods) => html`<div class="scroll" role="region" tabindex="0" aria-label="Pods"><table class="wide">
     <thead><tr><th>Pod</th><th>State</th><th>Node</th><th class="number">GPUs</th></tr></thead>

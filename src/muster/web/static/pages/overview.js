@@ -1,7 +1,7 @@
 // How is the cluster?
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { amount, counted, moment } from "../format.js";
+import { amount, counted, moment, named } from "../format.js";
 import { bar, keys, length, standing } from "./bars.js";
 
 /** Comes later than the rest. Without a journal nothing is said of evictions: that is not the same
@@ -42,7 +42,7 @@ export default {
           : html`<p>No queues yet. Work without a queue waits. <code>kubectl apply -f examples/quick-start</code></p>`}
       </section>
       ${past === null ? nothing : html`<section class="card"><h2>Evicted in the last day</h2>${past.length
-        ? html`<ul class="plain">${past.slice(0, 5).map((event) => html`<li><span class="quiet">${moment(event.at)}</span> <a href="#/job/${event.job}">${event.job}</a> ${event.for ? html`for <a href="#/job/${event.for}">${event.for}</a>` : nothing} (${event.by}, ${counted(event.gpus, "GPU")})</li>`)}</ul><p><a href="#/evictions">All of them</a></p>`
+        ? html`<ul class="plain">${past.slice(0, 5).map((event) => html`<li><span class="quiet">${moment(event.at)}</span> <a href="#/job/${event.job}">${named(event.job)}</a> ${event.for ? html`for <a href="#/job/${event.for}">${named(event.for)}</a>` : nothing} (${event.by}, ${counted(event.gpus, "GPU")})</li>`)}</ul><p><a href="#/evictions">All of them</a></p>`
         : html`<p class="quiet">Nobody.</p>`}</section>`}
       </div><div>
       ${status.owed.length

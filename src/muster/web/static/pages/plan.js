@@ -1,7 +1,7 @@
 // Would it start now? And what if a quota were another? Nothing is submitted or changed.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { amount, counted } from "../format.js";
+import { amount, counted, named } from "../format.js";
 import { Problem, ask } from "../api.js";
 import { changes, evicted } from "./answers.js";
 
@@ -64,9 +64,9 @@ const plan = (found) => html`<section class="card ${found.starts ? "done" : foun
   ${found.starts ? html`<p class="quiet">Start it: <code>muster submit -f FILE --plan ${found.token}</code></p>` : nothing}</section>`;
 
 const whatif = (found) => html`<section class="card ${found.evicted_only_with.length ? "later" : "done"}">
-  ${found.verdict.map((line) => html`<p class="verdict">${line}</p>`)}
-  ${found.starts_only_with.length ? html`<p>Starts: ${found.starts_only_with.slice(0, 20).join(", ")}</p>` : nothing}
-  ${found.starts_only_without.length ? html`<p>No longer starts: ${found.starts_only_without.slice(0, 20).join(", ")}</p>` : nothing}
+  ${found.verdict.map((line) => html`<p class="verdict">${named(line)}</p>`)}
+  ${found.starts_only_with.length ? html`<p>Starts: ${named(found.starts_only_with.slice(0, 20).join(", "))}</p>` : nothing}
+  ${found.starts_only_without.length ? html`<p>No longer starts: ${named(found.starts_only_without.slice(0, 20).join(", "))}</p>` : nothing}
   ${found.evicted_only_with.length ? html`<p>Evicts ${evicted(found.evicted_only_with)}.</p>` : nothing}
   ${found.evicted_only_without.length ? html`<p>Spares ${evicted(found.evicted_only_without)}.</p>` : nothing}
   ${Object.keys(found.shares).length

@@ -1,7 +1,7 @@
 // One queue: what it may have and has, over time; its jobs in order; what it gave and took.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { age, amount, clock } from "../format.js";
+import { age, amount, clock, named } from "../format.js";
 import { bar, keys, standing } from "./bars.js";
 import { chart } from "./chart.js";
 
@@ -38,8 +38,8 @@ export default {
       ${series ? html`<section class="card"><h2>GPUs held in the last 7 days</h2>${chart(series, "GPUs held")}</section>` : nothing}
       <section class="card"><h2>Waiting, in order</h2>${waiting === undefined ? html`<p class="quiet">Loading…</p>` : waiting === null ? html`<p>It could not be asked who is next.</p>` : waiting.length
         ? html`<div class="scroll" role="region" tabindex="0" aria-label="Waiting"><table class="wide"><thead><tr><th class="number">Place</th><th>Job</th><th class="number">Priority</th><th>Behind</th><th>Because</th></tr></thead>
-            <tbody>${waiting.map((one) => html`<tr data-row tabindex="-1"><td class="number">${one.at} of ${one.of}</td><th scope="row"><a href="#/job/${one.job}">${one.job}</a></th>
-              <td class="number">${amount(one.priority)}</td><td>${one.behind_in_queue || "–"}</td><td class="text">${one.because_in_queue || "–"}</td></tr>`)}</tbody></table></div>`
+            <tbody>${waiting.map((one) => html`<tr data-row tabindex="-1"><td class="number">${one.at} of ${one.of}</td><th scope="row"><a href="#/job/${one.job}">${named(one.job)}</a></th>
+              <td class="number">${amount(one.priority)}</td><td>${named(one.behind_in_queue) || "–"}</td><td class="text">${one.because_in_queue || "–"}</td></tr>`)}</tbody></table></div>`
         : queue.jobs.waiting
           ? html`<p>None is next: what <a href="#/jobs?queue=${queue.name}&state=waiting">waits in it</a> is on hold, or not whole yet.</p>`
           : html`<p>Nothing waits in it.</p>`}

@@ -1,8 +1,9 @@
 // GPU-hours, waits and losses: who used how much?
 
 import { html } from "../vendor/lit-html/lit-html.js";
-import { age, amount } from "../format.js";
+import { age, amount, named } from "../format.js";
 import { chart } from "./chart.js";
+import { save } from "./csv.js";
 
 const SPANS = { "1 day": 86400, "7 days": 604800, "30 days": 2592000 };
 const BY = ["queue", "user", "job", "day"];
@@ -31,7 +32,7 @@ export default {
         </select></label>
         <label>by <select @change=${(event) => turn(span, event.target.value)}>
           ${BY.map((name) => html`<option ?selected=${name === by}>${name}</option>`)}</select></label>
-        <button @click=${() => save(usage.items, by)}>CSV</button>
+        <button @click=${() => save(usage.items, `usage-by-${by}`)}>CSV</button>
       </form>
       <section class="card"><h2>GPUs held over time</h2>${chart(series, "GPUs held")}</section>
       <section class="card"><h2>By ${by}</h2>${usage.items.length ? table(usage.items, by) : html`<p>Nobody used GPUs in that time.</p>`}</section>`;
@@ -46,21 +47,9 @@ const table = (items, by) => html`<div class="scroll" role="region" tabindex="0"
   <thead><tr><th>${by[0].toUpperCase() + by.slice(1)}</th><th class="number">GPU-hours</th><th class="number">Of quota</th><th class="number">Borrowed</th>
     <th class="number">Idle</th><th class="number">Jobs</th><th class="number">Wait, half</th><th class="number">Wait, 95 %</th><th class="number">Evicted</th><th class="number">GPU-hours lost</th></tr></thead>
   <tbody>${items.slice(0, 200).map((one) => html`<tr data-row tabindex="-1">
-    <th scope="row">${one.name || "–"}</th><td class="number" data-name="GPU-hours">${hours(one.gpu_hours)}</td>
+    <th scope="row">${named(one.name) || "–"}</th><td class="number" data-name="GPU-hours">${hours(one.gpu_hours)}</td>
     <td class="number" data-name="of quota">${part(one.of_quota)}</td><td class="number" data-name="borrowed">${hours(one.borrowed_gpu_hours)}</td>
     <td class="number" data-name="idle">${part(one.idle)}</td><td class="number" data-name="jobs">${amount(one.jobs)}</td>
     <td class="number" data-name="wait">${age(one.wait_p50_s)}</td><td class="number" data-name="95 %">${age(one.wait_p95_s)}</td>
     <td class="number" data-name="evicted">${amount(one.evictions)}</td><td class="number" data-name="lost">${hours(one.lost_gpu_hours)}</td></tr>`)}</tbody>
 </table></div>${items.length > 200 ? html`<p>200 of ${amount(items.length)}; take CSV for all of them.</p>` : ""}`;
-
-/** The lines as a file of their own. */
-function save(items, by) {
-  const fields = Object.keys(items[0] ?? { name: "" });
-  const cell = (value) => `"${String(value ?? "").replaceAll('"', '""')}"`;
-  const text = [fields.join(","), ...items.map((one) => fields.map((name) => cell(one[name])).join(","))].join("\n");
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  link.download = `usage-by-${by}.csv`;
-  link.click();
-  URL.revokeObjectURL(link.href);
-}

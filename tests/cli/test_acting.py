@@ -1,0 +1,211 @@
+"""muster hold, release, cancel, wait, submit: what they send, say and print for programs."""
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.served_web import served
+from typer.testing import CliRunner, Result
+
+from muster.cli.acting import Done
+from muster.cli.main import app
+from muster.cli.spinner import busy
+from muster.testing import make
+
+_TUNE = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups/tune"
+_OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "tune", "uid": "u-1"}
+_JOBS = {"resources": [{"kind": "Job", "name": "jobs", "namespaced": True}]}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    records = make.cluster(
+        make.node("n1", gpu=8), make.queue("llm"), make.gang("tune", 12, gpu=1, queue="llm")
+    )
+    with served(records, "company") as address:
+        yield address
+
+
+@pytest.fixture
+def asked() -> list[tuple[str, str, Any]]:
+    return []
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, asked: list[tuple[str, str, Any]]) -> Iterator[Path]:
+    """Of an API server that knows one job and agrees to everything; it notes what it is told."""
+
+    class Agreeing(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _agree(self) -> None:
+            size = int(self.headers.get("content-length", 0))
+            body = json.loads(self.rfile.read(size)) if size else None
+            path = self.path.partition("?")[0]
+            if self.command != "GET":
+                asked.append((self.command, path, body))
+            answer: dict[str, Any] = body or {"kind": "Status", "status": "Success"}
+            if path == "/apis/batch/v1":
+                answer = _JOBS
+            elif path == _TUNE:
+                answer = {"metadata": {"name": "tune", "ownerReferences": [_OWNER]}}
+            elif self.command == "POST":
+                answer["metadata"]["namespace"] = "default"
+            text = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def do_GET(self) -> None:
+            self._agree()
+
+        def do_PATCH(self) -> None:
+            self._agree()
+
+        def do_DELETE(self) -> None:
+            self._agree()
+
+        def do_POST(self) -> None:
+            self._agree()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    api = ThreadingHTTPServer(("127.0.0.1", 0), Agreeing)
+    Thread(target=api.serve_forever, daemon=True).start()
+    config = tmp_path / "kubeconfig"
+    described = {
+        "current-context": "prod",
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{api.server_port}"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "prod", "context": {"cluster": "c", "user": "u"}}],
+    }
+    config.write_text(yaml.safe_dump(described))
+    yield config
+    api.shutdown()
+    api.server_close()
+
+
+def _run(server: str, config: Path, *words: str) -> Result:
+    typed = [words[0], "--kubeconfig", str(config), *words[1:]]
+    return CliRunner().invoke(app, typed, env={"MUSTER_SERVER": server})
+
+
+_SUBMIT = ("submit", "--name", "one", "-q", "llm", "--image", "x:1")
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "sent"),
+    [
+        (
+            ["hold", "tune", "--reason", "later"],
+            "held: default/tune. Undo: muster release default/tune\n",
+            [("PATCH", _TUNE)],
+        ),
+        (
+            ["release", "tune"],
+            "released: default/tune. Undo: muster hold default/tune\n",
+            [("PATCH", _TUNE)],
+        ),
+        (
+            ["cancel", "tune", "--yes"],
+            "cancelled: default/tune (Job tune)\n",
+            [("DELETE", "/apis/batch/v1/namespaces/default/jobs/tune")],
+        ),
+        (
+            [*_SUBMIT],
+            "default/one created (Job one). Watch it: muster why default/one\n",
+            [("POST", "/apis/batch/v1/namespaces/default/jobs")],
+        ),
+    ],
+)
+def test_who_changes_something_says_what_and_programs_read_the_same(
+    server: str,
+    kubeconfig: Path,
+    asked: list[tuple[str, str, Any]],
+    words: list[str],
+    said: str,
+    sent: list[tuple[str, str]],
+) -> None:
+    result = _run(server, kubeconfig, *words)
+    assert (result.exit_code, result.stdout) == (0, said)
+    assert [one[:2] for one in asked] == sent
+    listed = json.loads(_run(server, kubeconfig, *words, "-o", "json").stdout)
+    assert (listed["kind"], listed["version"]) == ("DoneList", 1)
+    (done,) = listed["items"]
+    assert set(done) == set(Done.__struct_fields__)
+    assert done["job"] in said
+    assert done["did"] in said
+    assert all(one in said for one in done["objects"])
+    assert _run(server, kubeconfig, *words, "-o", "name").stdout == f"{done['job']}\n"
+    assert _run(server, kubeconfig, *words, "-o", "xml").exit_code == 2
+
+
+@pytest.mark.parametrize("flag", ["--dry-run", "--dry-run=client"])
+@pytest.mark.parametrize(
+    "words", [["hold", "tune"], ["release", "tune"], ["cancel", "tune"], [*_SUBMIT]]
+)
+def test_a_dry_run_sends_nothing_and_says_so(
+    server: str,
+    kubeconfig: Path,
+    asked: list[tuple[str, str, Any]],
+    words: list[str],
+    flag: str,
+) -> None:
+    result = _run(server, kubeconfig, *words, flag)
+    assert result.exit_code == 0, result.stderr
+    assert re.match("would be |apiVersion: batch/v1", result.stdout)
+    assert asked == []
+
+
+def test_what_each_pod_runs_is_its_own_affair() -> None:
+    """Behind `--` no word is ours."""
+    words = [*_SUBMIT, "--dry-run", "--", "train", "--dry-run=client"]
+    (job,) = yaml.safe_load_all(CliRunner().invoke(app, words).stdout)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["train", "--dry-run=client"]
+
+
+class _Terminal(io.StringIO):
+    """Told when something is written."""
+
+    encoding = "utf-8"
+
+    def __init__(self, is_one: bool = True) -> None:
+        super().__init__()
+        self.is_one, self.written = is_one, Event()
+
+    def isatty(self) -> bool:
+        return self.is_one
+
+    def write(self, text: str) -> int:
+        self.written.set()
+        return super().write(text)
+
+
+def test_what_takes_long_is_said_on_a_terminal_and_taken_away_again() -> None:
+    screen = _Terminal()
+    with busy("asking", screen) as doing:
+        doing.what = "reading the cluster: pods"
+        assert screen.written.wait(60)
+    assert "reading the cluster: pods" in screen.getvalue()
+    assert screen.getvalue().endswith("\r\x1b[2K")
+
+
+def test_nothing_is_said_of_what_is_quick_or_where_nobody_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("muster.cli.spinner.AFTER_S", 600.0)
+    screen, file = _Terminal(), _Terminal(is_one=False)
+    with busy("asking", screen), busy("asking", file):
+        pass
+    assert (screen.getvalue(), file.getvalue()) == ("", "")
