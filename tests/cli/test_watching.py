@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from time import process_time
 
 import pytest
@@ -116,6 +117,20 @@ def test_a_wrong_command_line_names_what_to_write(words: list[str], said: str) -
     result = CliRunner().invoke(app, words, env={"MUSTER_SERVER": "http://127.0.0.1:1"})
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("words", [["plan", "-f"], ["conf", "check"], ["jobs", "--token-file"]])
+def test_a_file_that_cannot_be_read_is_named_once_and_without_numbers(
+    words: list[str], tmp_path: Path
+) -> None:
+    env = {"MUSTER_SERVER": "http://127.0.0.1:1"}
+    absent, image = tmp_path / "absent", tmp_path / "image"
+    image.write_bytes(b"\xff\xd8")
+    for file, why in ((absent, "No such file or directory"), (image, "it is not text in UTF-8")):
+        result = CliRunner().invoke(app, [*words, str(file)], env=env)
+        assert result.exit_code == 1
+        assert result.stderr.rstrip().endswith(f"{file}: {why}")
+        assert result.stderr.count(str(file)) == 1
 
 
 def test_only_what_pods_come_of_is_waited_for() -> None:

@@ -15,6 +15,7 @@ import msgspec
 from muster.base.clock import SystemClock
 from muster.base.log import Level, Log, MemorySink
 from muster.cli.cluster_records import ClusterRecords, records_folder
+from muster.cli.failing import unreadable
 from muster.cli.spinner import Doing
 
 SERVER: Final = "MUSTER_SERVER"
@@ -160,7 +161,7 @@ def bearer(token_file: Path | None) -> dict[str, str]:
     try:
         return {"authorization": f"Bearer {token_file.read_text().strip()}"}
     except (OSError, UnicodeDecodeError) as problem:
-        raise NoAnswer(f"--token-file {token_file}: {problem}") from None
+        raise NoAnswer(f"--token-file {token_file}: {unreadable(problem)}") from None
 
 
 def _told(refused: urllib.error.HTTPError) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from muster.api.profiles import ProfileName
+from muster.cli.failing import unreadable
 from muster.cli.flags import profile_name
 from muster.cli.reading import Answer, Reading, reading
 from muster.cli.tables import Column
@@ -56,7 +57,7 @@ def _problems(asked: Reading, file: Path, profile: str) -> list[dict[str, Any]]:
     try:
         text = file.read_text()
     except (OSError, UnicodeDecodeError) as problem:
-        raise asked.failed(f"{file}: {problem}") from None
+        raise asked.failed(f"{file}: {unreadable(problem)}") from None
     try:
         read = conf_of(profile, text, str(file))
         build_policy(read, None, profile_of(profile))

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from muster.cli.asking import NoAnswer, Source, ask_server
-from muster.cli.failing import failed
+from muster.cli.failing import failed, unreadable
 
 _DEFAULT_PORT = 8765
 _WITHIN_S = 5.0
@@ -56,6 +56,6 @@ def _code(where: str, token_file: Path) -> str:
         body = msgspec.json.encode({"token": token_file.read_text().strip()})
         return str(ask_server(where, "login-code", {}, body, _WITHIN_S)["code"])
     except (OSError, UnicodeDecodeError) as problem:
-        raise failed("dashboard", f"--token-file {token_file}: {problem}") from None
+        raise failed("dashboard", f"--token-file {token_file}: {unreadable(problem)}") from None
     except (NoAnswer, KeyError) as problem:
         raise failed("dashboard", f"{where} does not take this token: {problem}") from None

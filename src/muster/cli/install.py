@@ -18,7 +18,7 @@ from muster.api.yaml_text import read_yaml
 from muster.base.clock import SystemClock
 from muster.base.log import Log, TextSink
 from muster.base.rand import Rand
-from muster.cli.failing import failed
+from muster.cli.failing import failed, unreadable
 from muster.cli.installing import Installer, NotInTime, Refused
 from muster.client.connection import Connection
 from muster.client.errors import ApiError, BadAccess, Unreachable, described
@@ -140,7 +140,7 @@ def _config_of(path: Path | None, namespace: str) -> Config:
         try:
             plain = read_yaml(path.read_text())
         except (OSError, yaml.YAMLError, ValueError) as problem:
-            raise typer.BadParameter(f"--config {path}: {problem}") from None
+            raise typer.BadParameter(f"--config {path}: {unreadable(problem)}") from None
         if not isinstance(plain, dict):
             raise typer.BadParameter(f"--config {path}: write a Config as YAML")
     spec = plain.setdefault("spec", {})

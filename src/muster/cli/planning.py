@@ -18,6 +18,7 @@ from muster.cli.explaining import (
     change_lines,
     evicted,
 )
+from muster.cli.failing import unreadable
 from muster.cli.jobs import start_text
 from muster.cli.reading import Answer, Reading, reading
 from muster.cli.tables import Row, amount
@@ -87,7 +88,7 @@ def read_file(asked: Reading, file: Path) -> str:
     try:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as problem:
-        raise asked.failed(f"{file}: {problem}") from None
+        raise asked.failed(f"{file}: {unreadable(problem)}") from None
 
 
 def ask_plan(asked: Reading, manifest: Any, namespace: str, token: str = "") -> Any:
