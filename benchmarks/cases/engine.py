@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -90,9 +91,11 @@ for _name, (_load, _why) in LOADS.items():
     _register(_name, _load, _why)
 
 
-@case("p1-kai", why="p1 in KAI's profile, which packs nodes")
-def p1_kai() -> Measured:
-    return measured(P1, _KAI_POLICY)
+for _name in ("p1", "p1-shared"):
+    _load, _ = LOADS[_name]
+    case(f"{_name}-kai", why=f"{_name} in KAI's profile, which packs nodes")(
+        partial(measured, _load, _KAI_POLICY)
+    )
 
 
 @case("p2-again", why="the cycle after p2, when nothing changed")
