@@ -93,7 +93,7 @@ def test_a_refusal_counts_nodes_and_gives_the_numbers() -> None:
     (refusal,) = result.explanation.refusals["default/big"]
     assert (refusal.reason, refusal.found, refusal.minimum) == (Reason.NO_NODE, 1, 2)
     counts = {(count.reason, count.subject): count.nodes for count in refusal.nodes}
-    assert counts == {(Reason.RESOURCES, "gpu"): 2, (Reason.TAINT, ""): 1}
+    assert counts == {(Reason.RESOURCES, "gpu"): 2, (Reason.TAINT, "x:NoSchedule"): 1}
     (numbers,) = refusal.evidence
     assert (numbers.need, numbers.free, numbers.where) == (4000, 2000, "n1")
     assert result.explanation.sentences("default/big") == (

@@ -1,12 +1,14 @@
 """The usage store: adds up, survives restarts, keeps to its retention and its size."""
 
+import errno
 import sqlite3
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from muster.base.database_file import BadFile
+from muster.base.database_file import BadFile, FileInUse
 from muster.base.offload import inline
 from muster.model.usage import UsageWindow
 from muster.numerics.arrays import Floats
@@ -176,7 +178,18 @@ async def test_of_a_new_store_nobody_is_known_to_have_used_anything(path: Path) 
     assert await usage(path, UsageWindow()) == {}
 
 
-def test_two_that_write_one_file_are_found_out_before_anything_counts_twice(path: Path) -> None:
+def test_a_second_that_would_write_the_file_is_told_to_name_another(path: Path) -> None:
+    first = UsageStore(path)
+    with pytest.raises(FileInUse, match="is written by another process: name another one"):
+        UsageStore(path)
+    first.close()
+    UsageStore(path).close()
+
+
+def test_where_files_cannot_be_locked_two_are_found_out_before_anything_counts_twice(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(errno.ENOLCK, "no locks here")))
     first, second = UsageStore(path), UsageStore(path)
     recorded(first, NOW_S, 1, a=8)
     with pytest.raises(AnotherWriter, match="another process writes the usage store"):

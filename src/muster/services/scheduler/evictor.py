@@ -112,7 +112,7 @@ class Evictor:
             if evictions.refused is not None:
                 attempt.is_spared = True
                 return None
-            return await self._evict(attempt)
+            return await self._evict(attempt, evictions)
 
         refused = await self._turns.until_unthrottled(
             evictions.plan, pod.metadata.namespace, self._clock, ask
@@ -133,8 +133,8 @@ class Evictor:
             self._unmark(attempt.pod, "another pod of the same plan may not go")
         self._cache.forget(attempt.evict.task, triggers_cycle=False)
 
-    async def _evict(self, attempt: _Attempt) -> Refused | None:
-        """None when the pod is on its way out, else why not."""
+    async def _evict(self, attempt: _Attempt, evictions: _Round) -> Refused | None:
+        """None when the pod is on its way out or spared, else why not."""
         pod, evict = attempt.pod, attempt.evict
         self._updater.cancel(POD, pod.key)  # what was said of an earlier attempt
         try:
@@ -142,6 +142,9 @@ class Evictor:
                 condition = disruption_condition(self._message(pod, evict), self._now())
                 await self._writer.set_condition(POD, pod.key, condition, uid=pod.metadata.uid)
                 attempt.is_marked = True
+            if evictions.refused is not None:  # while this was written
+                attempt.is_spared = True
+                return None
             deletion = Deletion(uid=pod.metadata.uid)
             if self._options.evicts_by_deletion:
                 await self._writer.delete(POD, pod.key, deletion)

@@ -277,20 +277,28 @@ def test_after_a_lost_answer_the_mark_is_cleared_only_if_the_pod_stays(
     assert [body["status"]["conditions"][0]["status"] for _, _, body in written] == marks
 
 
-def test_an_unexpected_error_of_one_eviction_is_contained() -> None:
+@pytest.mark.parametrize(
+    ("failing", "gone"),
+    [("v0", []), ("v1", ["v0", "v2"])],
+    ids=["the first, which goes alone", "one beside another"],
+)
+def test_an_unexpected_error_of_one_eviction_is_contained(failing: str, gone: list[str]) -> None:
     async def scenario(world: SchedulerWorld) -> None:
         evicts = victims(world, 3)
         world.server.react = lambda asked: (
-            OSError("the token cannot be read") if asked.path.endswith("/v1/eviction") else None
+            OSError("the token cannot be read")
+            if asked.path.endswith(f"/{failing}/eviction")
+            else None
         )
         evicted = await world.loop._committer._evictor.evict_for("team/actor", evicts, 0)
-        assert [evict.task for evict in evicted.gone] == ["v0"]
+        assert [evict.task for evict in evicted.gone] == gone
         assert evicted.refused is not None
         assert "OSError" in evicted.refused.text
         assert "token" not in evicted.refused.text, "what nobody foresaw may be about us"
         assert "write failed" in world.log.messages()
         await world.settle()
-        assert {world.task(name).status for name in ("v1", "v2")} == {TaskStatus.RUNNING}
+        stay = {"v0", "v1", "v2"} - set(gone)
+        assert {world.task(name).status for name in stay} == {TaskStatus.RUNNING}
 
     told(scenario)
 

@@ -749,7 +749,9 @@ def test_a_cycle_begins_a_period_after_the_last_one_whatever_is_still_being_writ
         started_s = world.clock.monotonic_s()
         running = asyncio.create_task(world.loop.run())
         for number in range(4):
-            world.show(group(f"g{number}"), pod(f"p{number}", group=f"g{number}"))
+            own = {"namespace": f"team-{number}"}  # where writes take long they wait for each other
+            name, its = f"p{number}", f"g{number}"
+            world.show(group(its, metadata=own), pod(name, group=its, metadata=own))
             await world.clock.sleep(1.5)
         await world.clock.sleep(10.0)
         assert len(world.server.written("/bindrequests")) == 4
