@@ -105,7 +105,7 @@ def test_a_job_from_flags_is_a_gang_in_its_queue() -> None:
             ["submit", "-f", "a.yaml", "-q", "b", "--pods", "2", "--", "x"],
             "--queue, --pods, -- COMMAND: ",
         ),
-        (["plan"], "write -f FILE, or --quota QUEUE=GPUS, or --conf FILE, or --nodes NODE=COUNT, or"),
+        (["plan"], "write -f FILE, or --quota QUEUE=GPUS, or --conf FILE, or --nodes NODE=COUNT"),
         (["plan", "--quota", "llm"], "write QUEUE=GPUS"),
         (["wait", "x", "--for", "ever"], "write started, ended or succeeded"),
         (["usage", "--by", "colour"], "write one or more of queue, user, job, day"),

@@ -12,9 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from muster.base.clock import SystemClock
 from muster.base.log import Level, Log, MemorySink
-from muster.cli.cluster_records import ClusterRecords, records_folder
 from muster.cli.failing import unreadable
 from muster.cli.spinner import Doing
 
@@ -71,19 +69,6 @@ class Source:
         """The cluster is read anew for the next question."""
         self._look = None
 
-    def journal_folder(self) -> Path | None:
-        """Of the scheduler of a `muster up` on this machine; None for other clusters. Raises
-        `BadAccess`.
-        """
-        from muster.client.kubeconfig import load_access
-
-        access = load_access(
-            SystemClock(), self.environ, path=self.kubeconfig, context=self.context
-        )
-        running = ClusterRecords(records_folder(self.environ)).all_running()
-        found = (one.journal for one in running if one.url == access.server and one.journal)
-        return next((Path(folder) for folder in found), None)
-
     def _from_cluster(self, path: str, query: Mapping[str, str], body: bytes) -> Any:
         # The engine is loaded only by those who need it: it takes a second.
         from muster.cli.observing import NotSeen, look_once
@@ -96,9 +81,7 @@ class Source:
 
         async def asked() -> Any:
             if self._look is None:
-                config = SchedulerServiceConfig(
-                    conf_file=self.conf, journal_folder=self.journal_folder()
-                )
+                config = SchedulerServiceConfig(conf_file=self.conf)
                 log = Log("muster", MemorySink(), Level.ERROR)
                 process = Process("cli", self.kubeconfig, context=self.context, act_as=self.act_as)
                 self._look = await look_once(process, config, self.within_s, log, self.doing)

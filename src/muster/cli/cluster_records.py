@@ -30,8 +30,6 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     """Empty until it can be reached."""
     pages: str = ""
     """Where its scheduler shows metrics and debug pages; empty without one."""
-    journal: str = ""
-    """The folder of its scheduler's journal."""
     dashboard: str = ""
 
 

@@ -182,9 +182,8 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
     _write(config, started.kubeconfig, stack, keeps=options.data_dir is not None)
     dashboard = await _dashboard(options, started.home, ours)
     pages = "" if port is None else f"http://{_LOOPBACK}:{port}"
-    journal = "" if port is None else str(ours.journal_folder)
     record = msgspec.structs.replace(record, url=started.url, pages=pages)
-    held.write(msgspec.structs.replace(record, journal=journal, dashboard=dashboard))
+    held.write(msgspec.structs.replace(record, dashboard=dashboard))
     _announce(options, started, dashboard, pages, clock.monotonic_s() - began_s)
     return await _run_demo(options, started.home, clock, past) if options.runs_demo else True
 

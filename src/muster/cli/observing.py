@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from muster.base.clock import SystemClock
@@ -63,14 +62,13 @@ class Look:
     connect: Callable[[], Connection]
     """For what is not of a moment: past usage."""
     namespace: str
-    journal_folder: Path | None = None
 
     async def answer(self, path: str, query: Mapping[str, str], body: bytes = b"") -> Any:
         """What /api/v1/PATH answers; with a body: a POST."""
         connection, clock = self.connect(), SystemClock()
         copy = ClusterCopy(Reader(connection), self.namespace)
         kept = UsageFolder(copy, clock, in_thread)
-        live = LiveCluster(self.observed, clock, in_thread, self.journal_folder, _NO_KEY)
+        live = LiveCluster(self.observed, clock, in_thread, token_key=_NO_KEY)
         try:
             return await self._answered(Handlers(live, kept_usage=kept), path, query, body)
         finally:
@@ -162,7 +160,7 @@ async def look_once(
             connect = partial(connected, process, SystemClock(), log)
             namespace = config.options.names.namespace
             moment = moment_of(cluster.newest)
-            return Look(moment, cluster, connect, namespace, config.journal_folder)
+            return Look(moment, cluster, connect, namespace)
     except TimeoutError:
         missing = "; ".join(supervisor.readiness()) or "no answer"
         raise NotSeen(f"the cluster was not read within {within_s:g} s: {missing}") from None
