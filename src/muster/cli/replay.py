@@ -55,7 +55,8 @@ def replay(
 
     Nothing is written anywhere: no cluster is needed. Of a journal every cycle is decided again and
     compared with what was decided then: exit code 0 if all are the same, 3 if pods start elsewhere
-    or others start, 5 if others are evicted, 4 if a cycle fails, 1 if nothing could be read.
+    or others start or something else is noted, 5 if others are evicted, 4 if a cycle fails, 1 if
+    nothing could be read.
     """
     if output not in ("table", "json"):
         raise typer.BadParameter(f"-o {output}: write table or json")

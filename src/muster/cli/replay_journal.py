@@ -26,6 +26,7 @@ from muster.foresight.situation import Rules, rules_of
 
 _EXIT = {
     Same.SAME: 0,
+    Same.OTHER_NOTES: 3,
     Same.OTHER_NODES: 3,
     Same.OTHER_JOBS: 3,
     Same.OTHER_EVICTIONS: 5,
@@ -58,7 +59,7 @@ def replay_journal(folder: Path, asked: Asked) -> None:
     except OSError as error:
         raise failed("replay", f"{error.filename}: {error.strerror}") from None
     if not found:
-        raise failed("replay", f"no cycle of {folder} can be decided again: none was asked for")
+        raise failed("replay", _nothing_found(folder, asked, version))
     _show(found)
     counted = (one.same for one in found if not one.was_cut_short)
     raise typer.Exit(_EXIT[max(counted, default=Same.SAME)])
@@ -75,6 +76,14 @@ def _wanted(asked: Asked) -> tuple[RulesOf, str]:
 
         return others, ""
     return recorded_rules, asked.against
+
+
+def _nothing_found(folder: Path, asked: Asked, version: str) -> str:
+    if version:
+        return f"{version} is no file, and no cycle of {folder} was decided by such a version"
+    if asked.cycle:
+        return f"no cycle {asked.cycle} of {folder} can be decided again: see it without --cycle"
+    return f"no cycle of {folder} can be decided again: no input of one is kept"
 
 
 def _compared(path: Path, asked: Asked, rules: RulesOf, version: str) -> Iterator[Compared]:

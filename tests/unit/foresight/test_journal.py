@@ -100,6 +100,7 @@ def test_a_cycle_that_fails_is_a_finding_and_not_the_end(busy: Path) -> None:
     [
         ({}, {}, Same.SAME),
         ({"binds": [["t", "j", "n1"]]}, {"binds": [["t", "j", "n2"]]}, Same.OTHER_NODES),
+        ({"stamps": [["j", "stale", 1.0]]}, {"stamps": [["j", "stale", 2.0]]}, Same.OTHER_NOTES),
         ({"binds": [["t", "j", "n1"]]}, {}, Same.OTHER_JOBS),
         ({"evictions": [["t", "j", "n1"]]}, {}, Same.OTHER_EVICTIONS),
     ],

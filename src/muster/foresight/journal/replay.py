@@ -22,12 +22,14 @@ class Same(IntEnum):
     """How a decision made again compares with the recorded one; higher is worse."""
 
     SAME = 0
-    OTHER_NODES = 1
+    OTHER_NOTES = 1
+    """The same pods start on the same nodes, and the same go; what is noted of it differs."""
+    OTHER_NODES = 2
     """The same pods start and go, on other nodes."""
-    OTHER_JOBS = 2
+    OTHER_JOBS = 3
     """Other pods start."""
-    OTHER_EVICTIONS = 3
-    CRASH = 4
+    OTHER_EVICTIONS = 4
+    CRASH = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +116,16 @@ def sameness(then: Any, now: Any) -> Same:
         return Same.OTHER_EVICTIONS
     if _placed(then) != _placed(now):
         return Same.OTHER_JOBS
-    return Same.OTHER_NODES
+    return Same.OTHER_NOTES if _nodes(then) == _nodes(now) else Same.OTHER_NODES
 
 
 def _gone(plan: Any) -> set[str]:
     return {evict[0] for evict in plan["evictions"]}
+
+
+def _nodes(plan: Any) -> set[tuple[str, str]]:
+    """Pods that start or are moved, with where to."""
+    return {(one[0], one[2]) for one in (*plan["binds"], *plan["nominations"])}
 
 
 def _placed(plan: Any) -> tuple[set[str], set[str]]:
