@@ -32,6 +32,7 @@ from muster.cli.flags import (
 )
 from muster.cli.scheduler_service import SCHEDULER
 from muster.cli.service_command import Flag, Given, Service
+from muster.runtime.connections import ServingLimits
 from muster.services.admission import wiring as admission
 from muster.services.binder import wiring as binder
 from muster.services.binder.plugins import BadPlugins, with_plugins
@@ -113,11 +114,13 @@ def _with_tls(
     return replace(config, tls=certificate_files(given["tls_cert_file"], given["tls_key_file"]))
 
 
+_LEAVE_S: Final = 5.0
+"""Until API servers have heard that a pod of ours ends: what they send to it is answered."""
 _ADMISSION: Final = Service(
     "admission",
     "Check and complete pods, queues, pod groups and topologies as they are written.",
     admission,
-    admission.AdmissionServiceConfig(host="0.0.0.0"),
+    admission.AdmissionServiceConfig(host="0.0.0.0", limits=ServingLimits(leave_s=_LEAVE_S)),
     "",
     _with_tls,
     **KUBECONFIG,

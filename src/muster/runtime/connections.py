@@ -38,6 +38,9 @@ class ServingLimits:
     """From one request to the next."""
     age_s: float = 3600.0
     """After which a connection ends with its next answer, so that clients meet new certificates."""
+    leave_s: float = 0.0
+    """For how long callers are served after the word to stop: until they know to go elsewhere. Each
+    connection ends with its next answer."""
     connections: int = 512
     body_bytes: int = 8 << 20
     """Of one request: API servers send objects of at most 3 MiB, twice in an update."""
@@ -58,6 +61,7 @@ class Connections:
         self._handshakes: set[asyncio.Task[None]] = set()
         self._waiting: OrderedDict[object, Callable[[], None]] = OrderedDict()
         self._bytes = 0
+        self._is_leaving = False
 
     @property
     def held_bytes(self) -> int:
@@ -100,6 +104,10 @@ class Connections:
             for task in self._handshakes:
                 task.cancel()
             await asyncio.gather(*self._handshakes, return_exceptions=True)
+
+    def leave(self) -> None:
+        """Whoever is answered from now on opens another connection for what he asks next."""
+        self._is_leaving = True
 
     async def body(self, request: web.Request) -> bytes:
         """The whole body, counted as it comes: what is only announced takes no room."""
@@ -222,7 +230,7 @@ class Connections:
             connection.busy()
         try:
             response = await handler(request)
-            if connection.is_old:
+            if connection.is_old or self._is_leaving:
                 response.force_close()
             connection.until(self.limits.write_s, "writing")
             with suppress(ConnectionResetError):  # a client that went is nobody's fault

@@ -86,6 +86,9 @@ class HttpPart(ABC):
         stopped = asyncio.ensure_future(self._stopped.wait())
         try:
             await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done() and self.connections.limits.leave_s:
+                self.connections.leave()
+                await asyncio.wait((serving,), timeout=self.connections.limits.leave_s)
             if serving.done():
                 serving.result()
         finally:

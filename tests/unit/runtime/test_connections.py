@@ -156,6 +156,22 @@ async def test_a_connection_ends_with_an_answer_when_it_is_old() -> None:
         assert b"Connection: close" in await until_closed(reader)
 
 
+async def test_whoever_comes_while_it_leaves_is_answered_and_sent_elsewhere() -> None:
+    leaving = replace(_QUICK, idle_s=1000.0, leave_s=1000.0)
+    server = Echo("127.0.0.1", 0, None, leaving)
+    task = asyncio.create_task(server.run())
+    await server.listening.wait()
+    async with opened(server, 1, _WHOLE) as [(reader, writer)]:
+        assert b"Connection: close" not in await reader.readuntil(b"\r\n\r\n2")
+        server.stop()
+        writer.write(_WHOLE)
+        assert b"Connection: close" in await until_closed(reader)
+    async with opened(server, 1, _WHOLE) as [(reader, _)]:
+        assert b"Connection: close" in await until_closed(reader)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
     get = b"GET /much HTTP/1.1\r\nhost: a\r\n\r\n"
     async with running(_QUICK) as server, opened(server, 1, get) as [(reader, _)]:
