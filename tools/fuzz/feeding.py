@@ -78,7 +78,8 @@ def named_in(given: Input, sentence: str) -> str:
     """A word of the sentence that stands in the input, or that is a path."""
     whole = b" ".join(data for _, data in given).decode("utf-8", "replace")
     words = (word.strip("<>,:;\"'`().") for word in sentence.split())
-    return next((w for w in words if w and (w in whole or "spec." in w or "metadata." in w)), "")
+    paths = ("spec.", "metadata.", "$.")
+    return next((w for w in words if w and (w in whole or any(p in w for p in paths))), "")
 
 
 def of_problem(problem: Problem) -> Refusal:
