@@ -435,6 +435,19 @@ def test_what_kais_operator_left_is_taken_over_in_place() -> None:
         assert hooks is not None
         assert hooks["metadata"]["uid"] == kept["hooks"]
         assert hooks["webhooks"][0]["clientConfig"]["service"]["name"] == "admission"
+        moved_s, replaced_s = (
+            [
+                line.at_s
+                for line in site.cluster.write_log
+                if line.who == OPERATOR and name in line.path
+            ]
+            for name in (
+                "validatingwebhookconfigurations/kai-queue",
+                "deployments/queue-controller",
+            )
+        )
+        # Of several API servers one may not have heard yet whom it is to ask now.
+        assert min(replaced_s) - max(moved_s) >= 10.0
         assert await site.get(DEPLOYMENT, "numa-placement-exporter") is None, "ours has none"
         account = await site.get(ACCOUNT, "binder")
         assert account is not None

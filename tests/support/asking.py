@@ -66,7 +66,8 @@ class Asking:
                 metadata = {"name": f"asked-{self.rounds}", "labels": labels}
                 answer = self._plane.call("POST", path + _DRY, {**body, "metadata": metadata})
                 if answer.status != 201:
-                    self.refused.append(answer.body)
+                    body = answer.body
+                    self.refused.append(body.get("message") if isinstance(body, dict) else body)
             self.rounds += 1
             self._over.wait(0.05)
 

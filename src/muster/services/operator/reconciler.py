@@ -52,6 +52,9 @@ _RETRY_S: Final = 15.0
 _CONFIG: Final = ""
 """Whose failures: Config's; a shard's stand under its name."""
 _WAITS: Final = "not before admission answers for it"
+_HEARD_S: Final = 10.0
+"""API servers hear of moved webhooks by a watch: so long after it they may ask whom they asked."""
+_STILL_ASKED: Final = "not before every API server has heard that admission answers for it"
 
 
 @dataclass(slots=True)
@@ -83,6 +86,8 @@ class Operator:
     _namespace: str
     _release: Release
     _no_effect: NoEffectReport
+    _asked_s: dict[str, float] = field(default_factory=dict)
+    """When webhooks were last seen to ask a service for what is to move to admission."""
 
     async def reconcile(self, key: All) -> Result:
         copies = self._applier.copies
@@ -171,18 +176,18 @@ class Operator:
 
     async def _bring_about(self, look: _Look) -> None:
         owner = owner_of(kinds.CONFIG, look.config.metadata)
-        later = waiting(look.wants.config, self._still_asked(look.wants))
+        asked = self._still_asked(look.wants)
+        later = waiting(look.wants.config, asked | self._lately_asked())
         for want in look.wants.config:
             if want not in later:
                 look.failed(_CONFIG, await self._bring(want, owner))
         for want in look.wants.webhooks:
             look.failed(_CONFIG, await self._bring_hook(want, owner))
+        self._asked_s.update(dict.fromkeys(asked, self._clock.monotonic_s()))
         still = self._still_asked(look.wants)
         for want in later:
-            if want.key.name in still:
-                look.failed(_CONFIG, [f"{want}: {_WAITS}"])
-            else:
-                look.failed(_CONFIG, await self._bring(want, owner))
+            why = _WAITS if want.key.name in still else _STILL_ASKED
+            look.failed(_CONFIG, [f"{want}: {why}"])
         for shard in look.installation.shards:
             belongs = owner_of(kinds.SCHEDULING_SHARD, shard.metadata)
             for want in look.wants.shards[shard.metadata.name]:
@@ -202,6 +207,11 @@ class Operator:
         if live is None:
             return told
         return told + await self._bring(hook_moves.trusting(want, live, self._namespace), owner)
+
+    def _lately_asked(self) -> frozenset[str]:
+        """Services that an API server may still ask, which has not heard of the move."""
+        since_s = self._clock.monotonic_s() - _HEARD_S
+        return frozenset(name for name, asked_s in self._asked_s.items() if asked_s > since_s)
 
     def _still_asked(self, wants: Desired) -> frozenset[str]:
         """Services that the API server asks for webhooks which are to move to admission."""
