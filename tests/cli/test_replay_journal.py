@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from tests.support.busy_cluster import BusyCluster
 from tests.unit.foresight.test_journal import damage, path_in, recorded
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from muster.cli.main import app
 from muster.foresight.journal.reader import JournalReader

@@ -369,11 +369,13 @@ def wait_for_jobs(waiting: Waiting) -> Iterator[Ladder]:
 
 
 def ended(state: Variants, jobs: Iterable[str]) -> Delta:
-    """These jobs are over."""
+    """These jobs are over, with those of their pods that wait."""
     tasks = (task for key in jobs for task in state.tasks_of(key))
     return Delta(
         tasks=tuple(
-            _task(task, status=TaskStatus.SUCCEEDED) for task in tasks if task.status in ACTIVE_USED
+            _task(task, status=TaskStatus.SUCCEEDED)
+            for task in tasks
+            if task.status not in (TaskStatus.SUCCEEDED, TaskStatus.FAILED)
         )
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from muster.engine.plan import Evict
+from muster.engine.plan import Evict, Plan
 from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.engine.session import Session
 from muster.foresight.arrivals import Past
@@ -77,8 +77,7 @@ def difference(
         for plan in (before, after)
     ]
     gone = [{evict.task: evict for evict in plan.evictions} for plan in (before, after)]
-    placed = {one.task for one in after.binds} | {one.task for one in after.nominations}
-    again = placed & {one.task for one in moved}
+    again = set(_started(after)) & {one.task for one in moved}
     return Difference(
         tuple(sorted(starts[1] - starts[0])),
         tuple(sorted(starts[0] - starts[1])),
@@ -185,14 +184,18 @@ def _below(situation: Situation, changed: Situation) -> set[str]:
     }
 
 
+def _started(plan: Plan) -> list[str]:
+    """Pods that start, now or once others have left."""
+    return [one.task for one in plan.binds] + [one.task for one in plan.nominations]
+
+
 def _held(situation: Situation) -> dict[str, float]:
     """GPUs by queue once those that are evicted have left, and those that start are there."""
     snapshot, plan = situation.snapshot, situation.result.plan
     queues, held = snapshot.queues, snapshot.queues.allocated[:, _GPU].astype(np.float64)
-    leave = [one.task for one in plan.evictions]
-    start = [one.task for one in plan.binds] + [one.task for one in plan.nominations]
-    for sign, moved in ((-1.0, leave), (1.0, start)):
-        for task in moved:
+    gone = [evict.task for evict in plan.evictions]
+    for sign, tasks in ((-1.0, gone), (1.0, _started(plan))):
+        for task in tasks:
             row = snapshot.tasks.row[task]
             units = snapshot.demand.queue_units[int(snapshot.tasks.shape[row]), _GPU]
             chain = queues.chain[int(snapshot.jobs.queue[snapshot.tasks.job[row]])]

@@ -3,11 +3,13 @@
 import msgspec
 import pytest
 
-from muster.foresight.changes import Needs
+from muster.foresight.changes import Needs, ended
 from muster.foresight.situation import Situation, rules_of
 from muster.foresight.smallest import Change
+from muster.foresight.variants import Variants
 from muster.foresight.why import NoSuchJob, Questions, State
 from muster.model.records import ClusterRecords, TopologyConstraint, TopologyRecord, gang
+from muster.model.status import TaskStatus
 from muster.numerics.axis import GPU_UNIT
 from muster.testing import make
 from muster.web.views.answers import in_words
@@ -240,3 +242,15 @@ def test_who_goes_for_a_job_that_starts_is_counted_and_who_runs_says_nothing_of_
     questions = asked(world)
     assert questions.why("default/new").because.endswith("0 with room now; 1 pod goes for it.")
     assert questions.why("default/old").because == ""
+
+
+def test_of_a_job_that_is_waited_for_no_pod_waits_any_more() -> None:
+    """What is elastic has pods that wait; they are over with it."""
+    world = make.cluster(
+        make.node("n1", gpu=2),
+        make.queue("a", quota_gpu=2),
+        make.gang("elastic", 3, gpu=1, queue="a", minimum=1, nodes=("n1", "n1")),
+    )
+    state = Variants(world)
+    over = ended(state, ["default/elastic"])
+    assert [task.status for task in over.tasks] == [TaskStatus.SUCCEEDED] * 3
