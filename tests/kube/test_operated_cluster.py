@@ -308,7 +308,7 @@ def test_work_runs_on_while_config_shards_and_leaders_change(site: Site) -> None
         await _until_all_ready(world)
         await writer.patch(NODE, Key("", "gpu-1"), {"metadata": {"labels": {POOL: "b"}}})
         await _second_shard(world)
-        await lab.job("first", pods=2, gpus=2)
+        await lab.job("first", pods=2, gpus=1)
         await lab.job("second", pods=2, gpus=2, queue="queue-b", labels={POOL: "b"})
         assert {*(await world.until_running("first", 2)).values()} == {"gpu-0"}
         assert {*(await world.until_running("second", 2)).values()} == {"gpu-1"}

@@ -69,6 +69,10 @@ _OF_CONTROLLERS: list[str] = [
     "create persistentvolumeclaims",  # volumes that a job describes
     "delete jobs.batch.volcano.sh",  # CronJobs, and ttlSecondsAfterFinished
     "get configmaps",  # of the plugins, where they are there already
+    "get daemonsets.apps",  # this and the other owners: of plain pods
+    "get jobs.batch",
+    "get replicasets.apps",
+    "get statefulsets.apps",
     "patch configmaps",
     "patch cronjobs/status.batch.volcano.sh",
     "patch podgroups.scheduling.volcano.sh",  # a job that changed

@@ -57,6 +57,8 @@ def too_few(session: Session, job: int) -> Refusal:
     absent = np.flatnonzero(there + gated < minimum)
     at = int(absent[0] if len(absent) else short[0])
     name = snapshot.leaves.names[leaves[at]]
+    if not len(absent) and (failed := failed_binding(snapshot, int(leaves[at]))):
+        return Refusal(Reason.BIND_REFUSED, subject=failed)
     return Refusal(
         Reason.TOO_FEW_TASKS if len(absent) else Reason.GATED,
         sub_group="" if name == DEFAULT_SUB_GROUP else name,
@@ -64,6 +66,12 @@ def too_few(session: Session, job: int) -> Refusal:
         minimum=int(minimum[at]),
         gated=int(gated[at]),
     )
+
+
+def failed_binding(snapshot: ClusterSnapshot, leaf: int) -> str:
+    """Why the binding of a pod of the leaf failed that is held back for that; "": of none."""
+    records = snapshot.tasks.records
+    return next(filter(None, (records[row].bind_failed for row in snapshot.tasks_of_leaf(leaf))), "")
 
 
 def gated_jobs(session: Session) -> Rows:

@@ -97,6 +97,10 @@ def rearranged_jobs(session: Session) -> tuple[str, ...]:
     return tuple(sorted(keys[job] for job in found.tolist() if job >= 0))
 
 
+_NOT_LOOKED_FOR = (Reason.GATED, Reason.BIND_REFUSED)
+"""Of jobs for which no place is looked for."""
+
+
 def explanation_of(session: Session) -> Explanation:
     """Refusals of the jobs that still wait for something."""
     keys, waits = session.snapshot.jobs.keys, session.waiting_jobs().tolist()
@@ -105,7 +109,7 @@ def explanation_of(session: Session) -> Explanation:
         for job, found in session.refusals.items()
         if waits[job]
         or job in session.kept_out
-        or found[0].reason is Reason.GATED  # which does not look for a place
+        or found[0].reason in _NOT_LOOKED_FOR
     }
     promised = _waits_for_victims(session)
     for job, failed in session.policy.failures.by_job().items():

@@ -169,6 +169,8 @@ class TaskRecord(msgspec.Struct, frozen=True):
     """Where on its node it is, as far as that is known."""
     ends_after_s: float | None = None
     """Once it has run for so long it is ended; None: never for that."""
+    bind_failed: str = ""
+    """Why its last binding failed, while nobody tries another: it counts as gated until then."""
     terms: PodTerms | None = None
 
 

@@ -43,8 +43,11 @@ from muster.services.scheduler.status_updater import (
     Written,
 )
 
-_NOT_TRIED = frozenset({Code.PODS_MISSING, Code.GATED, Code.HELD, Code.WAITING_FOR_VICTIMS})
-"""Said of jobs that were not refused: they are not all there, not wanted yet, or have a place."""
+_NOT_TRIED = frozenset(
+    {Code.PODS_MISSING, Code.GATED, Code.HELD, Code.WAITING_FOR_VICTIMS, Code.BIND_FAILED}
+)
+"""Said of jobs that were not refused a place: they are not all there, not wanted yet, or have one.
+"""
 _NOT_FOR_AUTOSCALERS = _NOT_TRIED
 """No node that is added helps these."""
 

@@ -12,6 +12,7 @@ from muster.model.build import stuck_at_s
 from muster.model.records import TaskRecord
 from muster.model.status import TaskStatus
 
+_WHY_LETTERS = 300
 _BIND_BACKOFF_S = 10.0
 """How long a pod whose binding failed is held back, so that it does not starve the others."""
 _EPSILON_S = 1e-3
@@ -70,10 +71,11 @@ class Transitions:
 
 def bind_backoff(record: TaskRecord, pod: Pod, now_s: float) -> TaskRecord:
     """A pod whose binding has just failed is held back for a while."""
-    until_s = _backoff_until_s(pod)
+    until_s, failed = _backoff_until_s(pod), pod.status.condition(names.CONDITION_POD_BOUND)
     if record.status is not TaskStatus.PENDING or until_s is None or now_s >= until_s:
         return record
-    return msgspec.structs.replace(record, status=TaskStatus.GATED)
+    why = (failed.message if failed else "")[:_WHY_LETTERS] or "no reason given"
+    return msgspec.structs.replace(record, status=TaskStatus.GATED, bind_failed=why)
 
 
 def next_transitions(pod: Pod, stuck_after_s: float) -> Iterator[float]:

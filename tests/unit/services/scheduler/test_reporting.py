@@ -150,6 +150,27 @@ def test_a_job_with_too_few_pods_has_a_condition_that_no_autoscaler_acts_on() ->
     assert {one["message"] for one in events} == {text} == {ours["message"]}
 
 
+def test_a_job_whose_binding_failed_says_so_and_speaks_of_no_gates() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        failed = {
+            "type": "PodBound",
+            "status": "False",
+            "reason": "BindingError",
+            "message": "Failed to bind pod team/a to node n1: no such device",
+            "lastTransitionTime": rfc3339(world.clock.now_s()),
+        }
+        world.show(node("n1"), queue(), group("g", minimum=2), pod("b", group="g"))
+        world.show(pod("a", group="g", status={"conditions": [failed]}))
+        await cycle(world)
+
+    world = told(scenario)
+    ((ours,),) = conditions(world)
+    assert ours["reasons"][0]["code"] == "BindFailed"
+    assert "node n1: no such device" in ours["message"]
+    assert "gate" not in ours["message"]
+    assert world.server.written(PODS) == [], "no autoscaler is asked for nodes"
+
+
 def test_a_job_with_too_few_pods_names_the_workload_that_has_yet_to_make_them() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         made = group("g", minimum=3)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from muster.engine.gang import failed_binding
 from muster.engine.hooks import SessionPlugin, View, WithoutArguments
 from muster.engine.tiers.groups import IS_PROMISED, IS_READY, IS_VALID, SubJob
 from muster.engine.tiers.rules import Rules, TieredPlugin, Vote
@@ -47,8 +48,11 @@ class _Gangs(TieredPlugin):
         groups = self._groups
         found, least = groups.valid(job), groups.minimum(job)
         if found < least:
-            gated = int(groups.ledger.counts[groups.leaf(job), TaskStatus.GATED])
+            leaf = groups.leaf(job)
+            gated = int(groups.ledger.counts[leaf, TaskStatus.GATED])
             why = Reason.GATED if found + gated >= least else Reason.TOO_FEW_TASKS
+            if why is Reason.GATED and (failed := failed_binding(groups.snapshot, leaf)):
+                return Refusal(Reason.BIND_REFUSED, subject=failed)
             return Refusal(why, found=found, minimum=least, gated=gated)
         short = groups.short_role(job, IS_VALID, False) or groups.short_policy(job)
         if short is None:
