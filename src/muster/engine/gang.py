@@ -71,7 +71,9 @@ def too_few(session: Session, job: int) -> Refusal:
 def failed_binding(snapshot: ClusterSnapshot, leaf: int) -> str:
     """Why the binding of a pod of the leaf failed that is held back for that; "": of none."""
     records = snapshot.tasks.records
-    return next(filter(None, (records[row].bind_failed for row in snapshot.tasks_of_leaf(leaf))), "")
+    return next(
+        filter(None, (records[row].bind_failed for row in snapshot.tasks_of_leaf(leaf))), ""
+    )
 
 
 def gated_jobs(session: Session) -> Rows:

@@ -107,9 +107,7 @@ def explanation_of(session: Session) -> Explanation:
     refusals = {
         keys[job]: found
         for job, found in session.refusals.items()
-        if waits[job]
-        or job in session.kept_out
-        or found[0].reason in _NOT_LOOKED_FOR
+        if waits[job] or job in session.kept_out or found[0].reason in _NOT_LOOKED_FOR
     }
     promised = _waits_for_victims(session)
     for job, failed in session.policy.failures.by_job().items():
