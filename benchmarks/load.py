@@ -91,15 +91,14 @@ class Load:
                 raise TimeoutError(f"{len(bound)} of {wanted} pods bound in {_WAIT_S:.0f} s")
         return first_s, time.perf_counter() - start
 
-    async def seconds_until_any(self, path: str) -> float:
-        """From now until the list at `path` has something in it."""
+    async def seconds_until_placed(self, pod: str) -> float:
+        """From now until the pod has a node."""
         start = time.perf_counter()
         while True:
-            async with self._session.get(path, params={"limit": "1"}) as answer:
-                if (await answer.json()).get("items"):
-                    return time.perf_counter() - start
+            if (await self.read(f"{PODS}/{pod}"))["spec"].get("nodeName"):
+                return time.perf_counter() - start
             if time.perf_counter() - start > _WAIT_S:
-                raise TimeoutError(f"nothing at {path} in {_WAIT_S:.0f} s")
+                raise TimeoutError(f"pod {pod} is not bound in {_WAIT_S:.0f} s")
             await asyncio.sleep(0.1)
 
     async def read(self, path: str) -> Any:

@@ -9,7 +9,6 @@ from benchmarks.copies import copy_stored
 from benchmarks.registry import Measured, case
 from muster.lab.control_plane import ControlPlane, Setup
 
-_BIND_REQUESTS = "/apis/scheduling.run.ai/v1alpha2/bindrequests"
 # A gigabyte of pods, and etcd keeps what was before until it is told to forget it.
 ROOMY = Setup(more_flags={"etcd": ["--quota-backend-bytes=8589934592"]})
 
@@ -40,7 +39,7 @@ def p6_tenth() -> Measured:
 
 
 async def _first_decision(nodes: int, pods: int, alike: bool = True) -> Measured:
-    """One pod waits among many that run; the first decision is the bind request for it."""
+    """One pod waits among many that run; the first decision is where it goes, and it is bound."""
     await asyncio.to_thread(services.compile_kernels)
     async with control_plane(ROOMY) as plane, load.load_on(plane) as writer:
         began_s = time.perf_counter()
@@ -49,7 +48,7 @@ async def _first_decision(nodes: int, pods: int, alike: bool = True) -> Measured
         await until_calm(plane)
         with services.services(plane, binder=False) as pids:
             pid, before = pids["scheduler"], processes.cpu_of(plane.pids())
-            decided_s = await writer.seconds_until_any(_BIND_REQUESTS)
+            decided_s = await writer.seconds_until_placed(load.pod_name(pods))
             used_s, server_s = processes.cpu_s(pid), processes.cpu_of(plane.pids())
             await asyncio.sleep(2.0)  # The cycle ends with reports.
             memory = processes.memory_mib(pid)
