@@ -303,6 +303,30 @@ def test_an_unexpected_error_of_one_eviction_is_contained(failing: str, gone: li
     told(scenario)
 
 
+def test_nobody_is_evicted_whose_mark_was_still_being_written_when_another_was_refused() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        evicts = victims(world, 3)
+        handle = world.server.handle
+
+        async def slow(asked: Request) -> Any:
+            if asked.path.endswith("/v2/status"):
+                await asyncio.sleep(1.0)
+            return await handle(asked)
+
+        world.supervisor.connection._transport._handle = slow  # type: ignore[attr-defined]
+        world.server.react = lambda asked: (
+            refused(403, "Forbidden", "no") if asked.path.endswith("/v1/eviction") else None
+        )
+        evicted = await world.loop._committer._evictor.evict_for("team/actor", evicts, 0)
+        assert [evict.task for evict in evicted.gone] == ["v0"]
+        await world.clock.sleep(5.0)
+
+    world = told(scenario)
+    assert world.server.written("/v2/eviction") == []
+    marks = [body for _, _, body in world.server.written("/v2/status")]
+    assert [body["status"]["conditions"][0]["status"] for body in marks] == ["True", "False"]
+
+
 # -- pauses ------------------------------------------------------------------------------------
 
 
