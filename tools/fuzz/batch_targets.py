@@ -1,17 +1,16 @@
 """What the profiles of Volcano and kube-batch take in: their objects in the scheduler, and what
 Volcano's controllers and webhooks make of jobs."""
 
-import json
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 from tools.fuzz import draws
 from tools.fuzz.feeding import Input, Refusal, Target, read
-from tools.fuzz.intake import NOW_S, Intake
+from tools.fuzz.intake import NOW_S, Intake, refusals_of
+from tools.fuzz.reviews import review_refusals
 
 from muster.api import kinds
-from muster.api.codec import Unreadable
 from muster.api.core import Pod
 from muster.api.kinds import Kind
 from muster.api.profiles import ProfileName
@@ -192,12 +191,6 @@ def _draw_review(rand: Rand) -> Input:
 
 def _feed_review(given: Input) -> list[Refusal]:
     (_, path), (_, queue), (_, data) = given
-    try:
-        document = msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        return []  # The server answers 400 before anything of ours sees it.
-    if not isinstance(document, dict):
-        return []
     known = next(read(Queue, queue), None)
     cluster = VolcanoCluster(
         queue_of=lambda name: known,
@@ -205,13 +198,7 @@ def _feed_review(given: Input) -> list[Refusal]:
         groups_in=lambda name: ["team/g"],
     )
     asked = handler.AdmissionHandler(AdmissionSettings(), Rand(0), dict, lambda name: [], cluster)
-    answer = asked.answer(path.decode(), document)
-    assert answer is not None
-    response = json.loads(msgspec.json.encode(answer))["response"]
-    status = response.get("status") or {}
-    causes = (status.get("details") or {}).get("causes") or []
-    assert response["allowed"] or causes, response
-    return [Refusal(cause["field"], cause["message"]) for cause in causes]
+    return review_refusals(asked, path, data)
 
 
 _INTAKE: Final[dict[ProfileName, tuple[Kind[Any], ...]]] = {
@@ -262,18 +249,10 @@ def _joined(rand: Rand, profile: ProfileName, kind: Kind[Any]) -> draws.Body:
 
 def _feed_cluster(given: Input) -> list[Refusal]:
     (_, profile), *lines = given
-    intake, found = Intake(ProfileName(profile.decode())), []
-    for kind, line in lines:
-        try:
-            reject = intake.hear(kind, line)
-        except Unreadable as refused:
-            found.append(Refusal(refused.path, refused.reason))
-            continue
-        if reject is not None:
-            found.append(Refusal(reject.path, reject.reason))
+    intake = Intake(ProfileName(profile.decode()))
+    found = intake.hear_all(tuple(lines))
     for _ in range(2):
-        refused_of = intake.cycle().explanation.refusals.values()
-        found += [Refusal(str(one.reason), str(one)) for many in refused_of for one in many]
+        found += refusals_of(intake.cycle())
     return found
 
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from tools.fuzz.feeding import Input, Refusal
+
 from muster.api import kinds
-from muster.api.codec import Changed, Reject, Unread, decode_event
+from muster.api.codec import Changed, Reject, Unread, Unreadable, decode_event
 from muster.api.kinds import Kind
 from muster.api.names import DEFAULT
 from muster.api.profiles import ProfileName
@@ -53,10 +55,27 @@ class Intake:
             informer._apply(Changed(event.type, transform(event.object)))
         return None
 
+    def hear_all(self, given: Input) -> list[Refusal]:
+        """Each part an event of a watch of the kind that it names."""
+        found = []
+        for kind, line in given:
+            try:
+                reject: Unreadable | Reject | None = self.hear(kind, line)
+            except Unreadable as refused:
+                reject = refused
+            if reject is not None:
+                found.append(Refusal(reject.path, reject.reason))
+        return found
+
     def cycle(self) -> CycleResult:
         snapshot = self.cache.snapshot(NOW_S)
         active = default_policy(self._profile)
         return run_cycle(snapshot, active.policy, active.actions, NOW_S)
+
+
+def refusals_of(result: CycleResult) -> list[Refusal]:
+    refused = result.explanation.refusals.values()
+    return [Refusal(str(one.reason), str(one)) for many in refused for one in many]
 
 
 @cache

@@ -27,8 +27,12 @@ from muster.base.rand import Rand
 
 SHARD: Final = 500
 SECONDS_MAX: Final = 20
-"""For one input, on a machine that does other things too: an alarm, no measure."""
+"""Of processor time, for one input: a machine that does other things too rings no alarm."""
+STANDING_MAX: Final = 30
+"""Times as long on the clock: whoever waits for ever uses no processor."""
 MEMORY_MAX_BYTES: Final = 8 << 30
+INPUT_MAX_BYTES: Final = 3 << 20
+"""What an API server takes as one request: nobody can make it store a larger object."""
 _SHOWN: Final = 20
 _SHORTENINGS: Final = 5
 """Failures of a shard that are shortened: a thousand equal ones need no thousand."""
@@ -82,13 +86,15 @@ def fuzz(
 def input_of(seed: int, number: int, targets: Sequence[Target] = TARGETS) -> tuple[Target, Input]:
     rand = Rand((seed << 40) + number)
     (target,) = rand.choices(targets, [one.weight for one in targets])
-    return target, target.draw(rand)
+    while True:
+        given = target.draw(rand)
+        if all(len(data) <= INPUT_MAX_BYTES for _, data in given):
+            return target, given
 
 
 def fed(target: Target, given: Input, alarm_s: float = 0.0) -> tuple[str, int]:
     """What is wrong with how the input was taken (empty: nothing), and how many refusals it got."""
-    if alarm_s:
-        signal.setitimer(signal.ITIMER_REAL, alarm_s)
+    _alarm(alarm_s)
     try:
         refusals = target.feed(given)
     except TooLong:
@@ -96,11 +102,15 @@ def fed(target: Target, given: Input, alarm_s: float = 0.0) -> tuple[str, int]:
     except Exception as crash:  # noqa: BLE001 - this is what is looked for
         return f"{type(crash).__name__}: {crash} {_where()}", 0
     finally:
-        if alarm_s:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        _alarm(0.0)
     nameless = next((one for one in refusals if not one.field), None)
     what = f"a refusal names no field: {nameless.sentence}" if nameless else ""
     return what, len(refusals)
+
+
+def _alarm(alarm_s: float) -> None:
+    signal.setitimer(signal.ITIMER_PROF, alarm_s)
+    signal.setitimer(signal.ITIMER_REAL, STANDING_MAX * alarm_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +139,16 @@ def _where() -> str:
 
 def _prepare() -> None:
     """Every process has its alarm and its bound on memory."""
+    hear_alarms()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX_BYTES, MEMORY_MAX_BYTES))
 
+
+def hear_alarms() -> None:
     def ring(signum: int, frame: FrameType | None) -> None:
         raise TooLong
 
-    signal.signal(signal.SIGALRM, ring)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX_BYTES, MEMORY_MAX_BYTES))
+    for alarm in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(alarm, ring)
 
 
 def _shards(inputs: int, first: int) -> Iterator[range]:

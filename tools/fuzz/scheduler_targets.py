@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tools.fuzz import draws
 from tools.fuzz.feeding import BY_NAME, KINDS, NAME_OF, Input, Refusal, Target, joined
-from tools.fuzz.intake import Intake
+from tools.fuzz.intake import Intake, refusals_of
 
 from muster.api import kinds
 from muster.api.codec import Failure, Unread, Unreadable, decode, decode_event, decode_page
@@ -119,18 +119,8 @@ def _feed_cluster(given: Input) -> list[Refusal]:
     intake = Intake()
     for sound in _SOUND:
         intake.hear(sound["kind"], json.dumps({"type": "ADDED", "object": sound}).encode())
-    found = []
-    for kind, line in given:
-        try:
-            reject = intake.hear(kind, line)
-        except Unreadable as refused:
-            found.append(Refusal(refused.path, refused.reason))
-            continue
-        if reject is not None:
-            found.append(Refusal(reject.path, reject.reason))
-    result = intake.cycle()
-    for refusals in result.explanation.refusals.values():
-        found += [Refusal(str(one.reason), str(one)) for one in refusals]
+    found = intake.hear_all(given)
+    found += refusals_of(intake.cycle())
     intake.cycle()
     return found
 
@@ -143,16 +133,7 @@ def _draw_records(rand: Rand) -> Input:
 
 
 def _feed_records(given: Input) -> list[Refusal]:
-    intake, found = Intake(), []
-    for kind, line in given:
-        try:
-            reject = intake.hear(kind, line)
-        except Unreadable as refused:
-            found.append(Refusal(refused.path, refused.reason))
-            continue
-        if reject is not None:
-            found.append(Refusal(reject.path, reject.reason))
-    return found
+    return Intake().hear_all(given)
 
 
 TARGETS: Final = (

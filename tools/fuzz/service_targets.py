@@ -9,6 +9,7 @@ from tests.support.binder_world import DECIDER, BinderWorld
 from tools.fuzz import draws
 from tools.fuzz.feeding import Input, Refusal, Target, joined, plain, read
 from tools.fuzz.intake import NOW_S
+from tools.fuzz.reviews import review_refusals
 
 from muster.api import kinds
 from muster.api.bindrequest import BindRequest
@@ -61,12 +62,6 @@ def _draw_review(rand: Rand) -> Input:
 
 def _feed_review(given: Input) -> list[Refusal]:
     (_, path), (_, strict), (_, queue), (_, data) = given
-    try:
-        document = msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        return []  # The server answers 400 before anything of ours sees it.
-    if not isinstance(document, dict):
-        return []
     tree = {one.metadata.name: one for one in read(Queue, queue)}
     chosen = AdmissionSettings(
         gpu_sharing=True,
@@ -78,13 +73,7 @@ def _feed_review(given: Input) -> list[Refusal]:
     asked = handler.AdmissionHandler(
         chosen, Rand(0), queues=lambda: tree, groups_in=lambda _: ["ns/g"]
     )
-    answer = asked.answer(path.decode(), document)
-    assert answer is not None
-    response = json.loads(msgspec.json.encode(answer))["response"]
-    status = response.get("status") or {}
-    causes = (status.get("details") or {}).get("causes") or []
-    assert response["allowed"] or causes, response
-    return [Refusal(cause["field"], cause["message"]) for cause in causes]
+    return review_refusals(asked, path, data)
 
 
 _NODE: Final = {"kind": "Node", "metadata": {"name": "gpu-0"}, "status": {}}

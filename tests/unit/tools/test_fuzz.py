@@ -1,12 +1,16 @@
 """`make fuzz` finds what crashes, hangs or refuses without a name, and shows it short."""
 
 import json
+import signal
+from collections.abc import Iterator
 
 import pytest
 from tools.fuzz import run
 from tools.fuzz.feeding import Input, Refusal, Target
 from tools.fuzz.run import fuzz, input_of
 from tools.fuzz.targets import TARGETS
+
+from muster.base.rand import Rand
 
 
 def _target(feed: object) -> Target:
@@ -38,6 +42,39 @@ def test_a_refusal_without_a_field_is_a_failure() -> None:
 def test_a_refusal_with_a_field_is_counted_and_no_failure() -> None:
     tally = fuzz(7, [0], [_target(lambda given: [Refusal("spec.a", "it is wrong")])])
     assert (tally.failed, tally.refused["mine"]) == ([], 1)
+
+
+@pytest.fixture
+def alarms() -> Iterator[None]:
+    before = {alarm: signal.getsignal(alarm) for alarm in (signal.SIGPROF, signal.SIGALRM)}
+    run.hear_alarms()
+    yield
+    for alarm, handler in before.items():
+        signal.signal(alarm, handler)
+
+
+def _works_for_ever(given: Input) -> list[Refusal]:
+    while True:
+        pass
+
+
+@pytest.mark.usefixtures("alarms")
+@pytest.mark.parametrize("feed", [_works_for_ever, lambda given: signal.pause()])
+def test_an_input_that_is_not_done_in_time_is_a_failure(
+    feed: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "STANDING_MAX", 2)
+    (failed,) = fuzz(7, [0], [_target(feed)], alarm_s=0.01).failed
+    assert failed.what.startswith("TooLong: it took more than 0.01 s")
+
+
+def test_no_input_is_larger_than_what_an_api_server_takes() -> None:
+    def drawn(rand: Rand) -> Input:
+        return (("first", bytes(run.INPUT_MAX_BYTES * rand.randrange(4))),)
+
+    for number in range(10):
+        _, ((_, data),) = input_of(7, number, [Target("mine", 1, drawn, lambda given: [])])
+        assert len(data) <= run.INPUT_MAX_BYTES
 
 
 def test_an_input_is_its_seed_and_number() -> None:
