@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from muster.base.json_text import NotJson, parse_json
 from muster.base.log import Level, Log, MemorySink
 from muster.cli.failing import unreadable
 from muster.cli.spinner import Doing
@@ -130,10 +131,10 @@ def ask_server(
     try:
         request = urllib.request.Request(url, data=body or None, headers=bearer(token_file))
         with urllib.request.urlopen(request, timeout=within_s) as answer:
-            return msgspec.json.decode(answer.read(_ANSWER_BYTES_MAX))
+            return parse_json(answer.read(_ANSWER_BYTES_MAX))
     except urllib.error.HTTPError as refused:
         raise NoAnswer(_told(refused)) from None
-    except (OSError, msgspec.DecodeError) as problem:
+    except (OSError, NotJson) as problem:
         raise NoAnswer(f"{server} does not answer as muster web does: {problem}") from None
 
 
@@ -150,8 +151,8 @@ def bearer(token_file: Path | None) -> dict[str, str]:
 def _told(refused: urllib.error.HTTPError) -> str:
     """What the server says of it."""
     try:
-        error = msgspec.json.decode(refused.read(1 << 20))["error"]
+        error = parse_json(refused.read(1 << 20))["error"]
         parts = (error.get("message"), error.get("because"), error.get("next"))
         return " ".join(part for part in parts if part)
-    except (KeyError, TypeError, AttributeError, msgspec.DecodeError):
+    except (KeyError, TypeError, AttributeError, NotJson):
         return f"the server answered {refused.code}"

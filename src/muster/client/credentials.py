@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from muster.base.clock import Clock
+from muster.base.json_text import NotJson, parse_json
 from muster.base.small_file import read_small
 from muster.client.errors import BadAccess
 
@@ -236,8 +237,8 @@ def exec_credential(answer: bytes, plugin: ExecCommand) -> tuple[Credential, flo
     """What a plugin printed, as a credential and the moment (seconds since 1970) it expires."""
     where = f"credential plugin {plugin.command!r}"
     try:
-        said = msgspec.json.decode(answer, type=_ExecCredential)
-    except msgspec.DecodeError as error:
+        said = parse_json(answer, _ExecCredential)
+    except NotJson as error:
         raise BadAccess(where, f"did not print an ExecCredential: {error}") from error
     if said.api_version != plugin.api_version:
         problem = f"speaks {said.api_version}, but the kubeconfig says {plugin.api_version}"

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from muster.base.json_text import parse_json
 from muster.engine.plan import Evict
 from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.foresight.situation import Situation
@@ -224,8 +225,8 @@ def checked(text: str, key: bytes) -> Token:
         body, seal = _bytes(parts[1]), _bytes(parts[2])
         if not hmac.compare_digest(seal, _seal(body, key)):
             raise BadToken("the token was not made by this cluster: plan again")
-        return msgspec.json.decode(body, type=Token)
-    except (ValueError, msgspec.DecodeError):
+        return parse_json(body, Token)
+    except ValueError:
         raise BadToken("this is no token of a plan: plan again, and copy all of it") from None
 
 

@@ -14,6 +14,7 @@ from muster.api.names import ANNOTATION_NUMA_OBSERVED, ANNOTATION_NUMA_PREDICTED
 from muster.api.noderesourcetopology import NodeResourceTopology, Zone
 from muster.api.numatopology import Numatopology
 from muster.api.quantity import BadQuantity, Quantity
+from muster.base.json_text import NotJson, parse_json
 from muster.model.numatopology import POLICIES, topology_of_volcano
 from muster.model.records import NumaShare, NumaTopology, NumaZone
 from muster.model.requests import resource_amounts
@@ -85,10 +86,10 @@ def _noted(text: str) -> tuple[NumaShare, ...]:
     if not text:
         return ()
     try:
-        notes = msgspec.json.decode(text, type=list[_Note])
+        notes = parse_json(text, list[_Note])
         return tuple(
             NumaShare(note.zone, resource_amounts({n: Quantity(a) for n, a in note.amount.items()}))
             for note in notes
         )
-    except (msgspec.DecodeError, BadQuantity):
+    except (NotJson, BadQuantity):
         return ()

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-import msgspec
-
 from muster.base.clock import Clock
+from muster.base.json_text import parse_json
 from muster.client.credentials import Credentials, FixedCredentials, TokenFile
 from muster.client.errors import BadAccess, Unreachable
 from muster.client.https import HttpsTransport
@@ -127,11 +126,11 @@ def prometheus_at(
 
 def _series(status: int, answer: bytes) -> Series:
     try:
-        said = msgspec.json.decode(answer)
+        said = parse_json(answer)
         if said["status"] != "success":
             raise NoUsage(f"Prometheus refused: {str(said.get('error'))[:_SAID_MAX]}")
         found = [(one["metric"], float(one["value"][1])) for one in said["data"]["result"]]
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError, IndexError, AttributeError):
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         shown = answer[:_SAID_MAX].decode(errors="replace")
         raise NoUsage(f"this is no answer of Prometheus: {status}: {shown}") from None
     return [(labels, value) for labels, value in found if math.isfinite(value)]

@@ -11,6 +11,7 @@ import yaml
 
 from muster.api.group_names import group_meant
 from muster.api.yaml_text import read_yaml_all
+from muster.base.json_text import NotJson, parse_json
 from muster.base.log import Log
 from muster.base.timefmt import rfc3339
 from muster.engine.config.told import told
@@ -88,8 +89,8 @@ class Asked:
 
     def document(self, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode(self.body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return parse_json(self.body, kind)
+        except NotJson as error:
             raise BadQuestion(f"body: {error}") from None
 
 

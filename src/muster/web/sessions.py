@@ -13,6 +13,7 @@ from aiohttp import web
 
 from muster.base.clock import Clock
 from muster.base.expiring import ExpiringMap
+from muster.base.json_text import NotJson, parse_json
 from muster.runtime.page_access import Gate, PageRequest, Refusal
 
 COOKIE: Final = "muster_session"
@@ -50,8 +51,8 @@ class Sessions:
     async def proven(self, body: bytes) -> str | Refusal:
         """The token that was shown, or why not."""
         try:
-            given = msgspec.json.decode(body, type=Login)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            given = parse_json(body, Login)
+        except NotJson:
             raise BadLogin('write {"token": "..."} or {"code": "..."}') from None
         token = self._codes.pop(given.code) or "" if given.code else given.token.strip()
         if len(token) > _TOKEN_MAX:

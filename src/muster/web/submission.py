@@ -158,7 +158,10 @@ class _Made:
         pod = self.door.pod(pod, top)
         try:
             group = group_of(Workload(pod, top, owners, self.reads, settings))
-        except (GroupingError, NotRead) as problem:
+        except GroupingError as problem:
+            self.problems.append(problem.sentence)
+            return
+        except NotRead as problem:
             self.problems.append(str(problem))
             return
         if group is None:

@@ -190,6 +190,15 @@ def test_what_was_read_from_a_cluster_is_planned_as_new() -> None:
     assert [task.status for task in again.tasks] == [TaskStatus.PENDING] * 2
 
 
+def test_what_cannot_be_grouped_is_said_with_what_to_write_instead() -> None:
+    nameless = {"template": {"spec": {"template": template()}}}
+    spec = {"replicatedJobs": [nameless]}
+    job_set = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": _META}
+    (problem,) = made({**job_set, "spec": spec}).problems
+    assert problem.startswith("pod team/train-0 missing required label")
+    assert problem.endswith("name each of spec.replicatedJobs")
+
+
 def test_a_pod_that_names_its_node_is_nobodys_to_plan() -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _META, "spec": {**_POD, "nodeName": "n1"}}
     assert "spec.nodeName: is n1" in made(pod).problems[0]

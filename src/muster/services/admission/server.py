@@ -1,10 +1,9 @@
 """The admission handler behind HTTPS."""
 
-from typing import Any
-
 import msgspec
 from aiohttp import web
 
+from muster.base.json_text import NotJson, parse_json
 from muster.runtime.connections import ServingLimits, Tls
 from muster.runtime.httpd import DEFAULT_LIMITS, HttpPart
 from muster.services.admission.handler import AdmissionHandler
@@ -33,8 +32,8 @@ class AdmissionServer(HttpPart):
 
     async def _review(self, request: web.Request) -> web.Response:
         try:
-            document: Any = msgspec.json.decode(await self.connections.body(request))
-        except (ValueError, RecursionError) as error:
+            document = parse_json(await self.connections.body(request))
+        except NotJson as error:
             return web.Response(status=400, text=f"the review is not JSON: {error}\n")
         if not isinstance(document, dict):
             return web.Response(status=400, text="the review is not an object\n")

@@ -1,10 +1,8 @@
 """Defaults of kinds from their ConfigMap; what cannot be read counts as not there."""
 
 from collections.abc import Mapping
-from typing import Any
 
-import msgspec
-
+from muster.base.json_text import NotJson, parse_json
 from muster.services.podgrouper.groupers.workload import KindDefaults
 
 _KEY = "types"
@@ -13,8 +11,8 @@ _KEY = "types"
 def kind_defaults(data: Mapping[str, str]) -> dict[str, KindDefaults]:
     """By `Kind.group`, or `Kind` where no group is given."""
     try:
-        listed: Any = msgspec.json.decode(data.get(_KEY, "[]"))
-    except msgspec.DecodeError:
+        listed = parse_json(data.get(_KEY, "[]"))
+    except NotJson:
         return {}
     found: dict[str, KindDefaults] = {}
     for entry in listed if isinstance(listed, list) else []:

@@ -19,6 +19,7 @@ from muster.api.kinds import CONFIG_MAP
 from muster.api.meta import Key
 from muster.api.names import PAST_EVICTIONS_CONFIG_MAP
 from muster.base.clock import Clock
+from muster.base.json_text import NotJson, parse_json
 from muster.base.log import Log
 from muster.client.errors import ApiError, BadObject, Deposed, NotFound
 from muster.client.read import Reader
@@ -146,8 +147,8 @@ def decode_history(text: str, now_s: float) -> list[RecentEviction]:
     if not text:
         return []
     try:
-        found = msgspec.json.decode(text, type=list[RecentEviction])
-    except (msgspec.DecodeError, RecursionError):
+        found = parse_json(text, list[RecentEviction])
+    except NotJson:
         return []
     return [
         msgspec.structs.replace(each, at_s=min(each.at_s, now_s))

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-import msgspec
 import numpy as np
 
 from muster.api.quantity import BadQuantity, parse
 from muster.api.volcano import NODE_GROUP, NODE_GROUP_LIMITS
+from muster.base.json_text import NotJson, parse_json
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import SessionPlugin, View
 from muster.engine.tiers.accounts import held_change
@@ -165,8 +165,8 @@ def _limits_of(terms: QueueTerms) -> dict[str, Mapping[str, int]]:
     """By group; what cannot be read bounds nothing."""
     text = terms.notes.get(NODE_GROUP_LIMITS, "")
     try:
-        said = msgspec.json.decode(text) if text and len(text) <= _LIMITS_MAX else None
-    except (msgspec.DecodeError, RecursionError):
+        said = parse_json(text) if text and len(text) <= _LIMITS_MAX else None
+    except NotJson:
         said = None
     found: dict[str, Mapping[str, int]] = {}
     for group, amounts in said.items() if isinstance(said, dict) else ():

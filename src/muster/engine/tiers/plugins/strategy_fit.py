@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
 from muster.api.volcano import SCORING_TYPE, SCORING_WEIGHT
+from muster.base.json_text import NotJson, parse_json
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.tiers.plugins.node_use import NodeUse
@@ -186,8 +186,8 @@ class _Fits(TieredPlugin):
 def _said_weights(text: str) -> Mapping[str, int]:
     """JSON of resource to weight; nothing where it cannot be read."""
     try:
-        said = msgspec.json.decode(text, type=dict[str, int]) if 0 < len(text) < _TEXT_MAX else {}
-    except (msgspec.DecodeError, RecursionError):
+        said = parse_json(text, dict[str, int]) if 0 < len(text) < _TEXT_MAX else {}
+    except NotJson:
         said = {}
     return {name: weight for name, weight in said.items() if 0 <= weight < _WEIGHT_MAX}
 

@@ -137,7 +137,11 @@ def _leaf_of(pod: Object, parts: tuple[SubGroup, ...]) -> str:
 def _label_of(pod: Object, label: str) -> str:
     value = fields.labels(pod).get(label)
     if not value:
-        raise GroupingError(f'pod {fields.key_of(pod)} missing required label "{label}"')
+        raise GroupingError(
+            f'pod {fields.key_of(pod)} missing required label "{label}"',
+            "it is empty or not among metadata.labels, where the JobSet's controller writes the "
+            "name and the index of the replicatedJob: name each of spec.replicatedJobs",
+        )
     return value
 
 
