@@ -34,7 +34,7 @@ from muster.model.snapshot import (
     ShapeDemand,
     TaskColumns,
 )
-from muster.model.status import IS_ACTIVE_USED, IS_ALLOCATED, TaskStatus
+from muster.model.status import IS_ACTIVE_USED, IS_ALIVE, IS_ALLOCATED, TaskStatus
 from muster.numerics import ledger, tree
 from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.axis import (
@@ -273,14 +273,35 @@ JOB_COLUMNS: Mapping[str, tuple[type, int]] = {
 
 
 def ordered_leaves(leaves: LeafColumns, tasks: TaskColumns, rank: Ints) -> LeafColumns:
-    """The leaves with their tasks, by rank."""
+    """The leaves with their tasks, by rank, and what they still need."""
     size = len(leaves.job)
     linked = np.flatnonzero(tasks.live & (tasks.leaf >= 0))
     order = np.lexsort((rank[linked], tasks.leaf[linked]))
     counts = np.bincount(tasks.leaf[linked], minlength=size)
     start = np.zeros(size + 1, dtype=np.int64)
     np.cumsum(counts, out=start[1:])
-    return replace(leaves, start=start, tasks=linked[order].astype(np.int64))
+    return replace(
+        leaves,
+        minimum=_still_needed(leaves.min_member, tasks, linked),
+        start=start,
+        tasks=linked[order].astype(np.int64),
+    )
+
+
+def _still_needed(min_member: Ints, tasks: TaskColumns, linked: Ints) -> Ints:
+    """The minimum of each leaf. Where fewer tasks are left than it declares, those that have
+    succeeded count: what is left of a gang that is nearly done would never start again otherwise.
+    """
+    status = tasks.status[linked]
+    has_succeeded = status == TaskStatus.SUCCEEDED
+    if not has_succeeded.any():
+        return min_member
+    leaf, size = tasks.leaf[linked], len(min_member)
+    succeeded = np.bincount(leaf[has_succeeded], minlength=size)
+    alive = np.bincount(leaf[IS_ALIVE[status]], minlength=size)
+    left = np.maximum(min_member - succeeded, np.minimum(min_member, 1))
+    needed: Ints = np.where(alive < min_member, left, min_member)
+    return needed
 
 
 def queue_of_jobs(table: Table, codes: Mapping[str, int], queues: QueueColumns) -> Ints:

@@ -85,7 +85,8 @@ class LeafColumns:
 
     names: Sequence[str]
     job: Ints  # [L]
-    minimum: Ints  # [L]
+    min_member: Ints  # [L]: as it is declared
+    minimum: Ints  # [L]: how many must have a place; see `columns.ordered_leaves`
     start: Ints  # [L + 1]
     tasks: Rows  # tasks of each leaf, by creation, then uid
 

@@ -345,10 +345,12 @@ class ClusterTables:
         ages = [row for *_, row in self._job_ages]
         lists = columns.JobLists(self._job_keys, self._job_records, self._job_rows, ages)
         jobs = columns.job_columns(self._jobs, lists, self._leaves)
+        min_member = self._leaves.used("minimum").astype(np.int64)
         leaves = LeafColumns(
             names=tuple(self._leaf_names),
             job=self._leaves.used("job").astype(np.int64),
-            minimum=self._leaves.used("minimum").astype(np.int64),
+            min_member=min_member,
+            minimum=min_member,
             start=np.zeros(self._leaves.size + 1, dtype=np.int64),
             tasks=np.zeros(0, dtype=np.int64),
         )

@@ -27,6 +27,9 @@ def broken(before: ClusterRecords, plan: Plan) -> list[str]:
     ]
 
 
+_COUNT_FOR_A_GANG = ACTIVE_ALLOCATED | {TaskStatus.SUCCEEDED}
+
+
 class EvictionHistory:
     """Over the cycles of a run: nobody is evicted twice before the first actor has started."""
 
@@ -54,22 +57,25 @@ def _overbooked(before: ClusterRecords, after: ClusterRecords) -> Iterator[str]:
 
 
 def _torn_gangs(before: ClusterRecords, after: ClusterRecords) -> Iterator[str]:
-    """A job that was placed has its minimum; one that was evicted has it, or nothing is left,
-    unless its tasks go by themselves.
+    """A job that was placed has its minimum, who succeeded counted; one that was evicted has
+    it, or nothing is left, unless its tasks go by themselves.
     """
     status_before = {task.uid: task.status for task in before.tasks}
     held = _counts(after, ACTIVE_ALLOCATED)
+    had, has = (_counts(each, _COUNT_FOR_A_GANG) for each in (before, after))
     touched = {
         task.job for task in after.tasks if task.job and task.status is not status_before[task.uid]
     }
     for job in after.jobs:
         counts = held.get(job.key, Counter())
-        if job.key in touched and counts.total() and not _is_met(job.sub_groups, counts):
+        met = _is_met(job.sub_groups, has.get(job.key, Counter()))
+        if job.key in touched and counts.total() and not met:
             was = _counts(before, ACTIVE_ALLOCATED).get(job.key, Counter())
             shrinks = counts.total() < was.total()
             if shrinks and job.disruption is Disruption.TASK:
                 continue
-            if _is_met(job.sub_groups, was) or counts.total() > was.total():
+            was_met = _is_met(job.sub_groups, had.get(job.key, Counter()))
+            if was_met or counts.total() > was.total():
                 yield f"{job.key} is left with a part of its gang: {dict(counts)}"
 
 

@@ -393,4 +393,4 @@ class Groups:
         return self.hyper.common_of(int(self.snapshot.tasks.node[task]) for task in held) or CLUSTER
 
     def _minimum_of_leaf(self, job: int) -> int:
-        return int(self.snapshot.leaves.minimum[self.leaf(job)])
+        return int(self.snapshot.leaves.min_member[self.leaf(job)])

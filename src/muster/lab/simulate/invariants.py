@@ -24,6 +24,7 @@ from muster.lab.simulate.view import (
     View,
     gpu_bound,
     gpu_groups,
+    has_ended,
     is_terminating,
     minimum_of,
     name_of,
@@ -232,7 +233,12 @@ class Watchman:
         apps = {
             (pod["metadata"].get("labels") or {}).get("app") for pod in self.view.pods_of(group)
         }
-        return 0 < self.view.placed(group) < minimum_of(group) and not apps & self.protected
+        # Who is done holds nothing: beside it, those who are left may wait for room together.
+        goes_on = any(
+            node_of(pod) and not is_terminating(pod) and not has_ended(pod)
+            for pod in self.view.pods_of(group)
+        )
+        return goes_on and self.view.placed(group) < minimum_of(group) and not apps & self.protected
 
 
 def chained(

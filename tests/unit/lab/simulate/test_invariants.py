@@ -251,6 +251,18 @@ def test_a_gang_of_which_a_part_runs_past_its_grace_is_named(is_calm: bool, grac
     assert (violation.invariant, violation.text[:15]) == ("no half gangs", "half has 1 of 2")
 
 
+def test_who_is_done_waits_for_the_rest_of_a_gang_without_holding_anything() -> None:
+    world = Stored()
+    world.write(GROUPS, group("gang", minimum=2))
+    world.write(PODS, pod("gang-0", "gang", status={"phase": "Succeeded"}))
+    world.write(PODS, pod("gang-1", "gang", at=""))
+    world.watchman.calm_s = 0.0
+    world.watchman.look()
+    world.clock.advance(151.0)
+    world.watchman.look()
+    assert world.broken() == []
+
+
 # --- At rest --------------------------------------------------------------------------------------
 
 
