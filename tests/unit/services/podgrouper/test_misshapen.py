@@ -15,6 +15,12 @@ _SEGMENTS = {"kai.scheduler/segment-size": "1000000000"}
             "jobset.x-k8s.io/v1alpha2",
             "JobSet",
             {"replicatedJobs": [None]},
+            ".spec.replicatedJobs.0 accessor error: None is of the type",
+        ),
+        (
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            {"replicatedJobs": [{"name": "a", "template": 3}]},
             "JobSet <ns>/top is not shaped as its kind says",
         ),
         (

@@ -283,6 +283,20 @@ _WAITS = "{launcherCreationPolicy: WaitForWorkersReady, mpiReplicaSpecs: {Launch
             'pod <ns>/p missing required label "jobset.sigs.k8s.io/replicatedjob-name"',
         ),
         (
+            _top("jobset.x-k8s.io/v1alpha2", "JobSet", "{replicatedJobs: [{name: a}, false]}"),
+            {},
+            ".spec.replicatedJobs.1 accessor error: False is of the type bool",
+        ),
+        (
+            _top(
+                "ray.io/v1",
+                "RayCluster",
+                "{headGroupSpec: {template: {spec: {}}}, workerGroupSpecs: [3]}",
+            ),
+            {},
+            ".spec.workerGroupSpecs.0 accessor error: 3 is of the type int64",
+        ),
+        (
             _top("serving.knative.dev/v1", "Service", "{}"),
             {},
             "revisionName not found for knative service pod <ns>/p",

@@ -53,6 +53,15 @@ def items(thing: Object, *path: str) -> Sequence[Any]:
     return found if found is not None else []
 
 
+def objects(thing: Object, *path: str) -> Sequence[Mapping[str, Any]]:
+    """A list of objects, empty when absent."""
+    found = items(thing, *path)
+    for number, one in enumerate(found):
+        if not isinstance(one, Mapping):
+            raise _wrong_type((*path, str(number)), one, "map[string]interface {}")
+    return found
+
+
 def text(thing: Object, *path: str) -> str | None:
     found: str | None = _typed(thing, path, str, "string")
     return found

@@ -18,7 +18,7 @@ _JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 def group_job_set(workload: Workload) -> Group:
     """The tree of replicated jobs; in order, one job suffices to start, else all must fit."""
     job_set, group = workload.top, base_group(workload, workload.top)
-    jobs = fields.items(job_set, "spec", "replicatedJobs")
+    jobs = fields.objects(job_set, "spec", "replicatedJobs")
     if not jobs:
         raise GroupingError(f"jobset {fields.key_of(job_set)} has no replicatedJobs")
     in_order = fields.text(job_set, "spec", "startupPolicy", "startupPolicyOrder") == "InOrder"

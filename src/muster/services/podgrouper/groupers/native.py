@@ -72,7 +72,7 @@ def _by_workload(workload: Workload) -> Group:
             f'spec.workloadRef.name: workloads.{API_GROUP} "{name}" not found; '
             "create it, and this pod is grouped by it"
         )
-    listed = fields.items(found, "spec", "podGroups")
+    listed = fields.objects(found, "spec", "podGroups")
     described = next((one for one in listed if one.get("name") == part), None)
     if described is None:
         known = ", ".join(str(one.get("name")) for one in listed)
@@ -120,7 +120,7 @@ def _disruption_mode(found: Object, template: Object | None) -> str:
     copy what the template says; so a template that wants more than `Pod` counts.
     """
     name = fields.text(found, "spec", "podGroupTemplateRef", "workload", "podGroupTemplateName")
-    listed = fields.items(template or {}, "spec", "podGroupTemplates")
+    listed = fields.objects(template or {}, "spec", "podGroupTemplates")
     said = [
         fields.text(found, "spec", "disruptionMode") or "",
         *(fields.text(one, "disruptionMode") or "" for one in listed if one.get("name") == name),

@@ -77,7 +77,7 @@ def _cluster_named(workload: Workload, *paths: tuple[str, ...]) -> Object:
 
 def _worker_groups(cluster: Object) -> list[_WorkerGroup]:
     found = []
-    for number, spec in enumerate(fields.items(cluster, "spec", "workerGroupSpecs")):
+    for number, spec in enumerate(fields.objects(cluster, "spec", "workerGroupSpecs")):
         name = fields.text(spec, "groupName") or f"worker-group-{number}"
         pods = _pods_to_start(spec, number)
         if pods is not None:
