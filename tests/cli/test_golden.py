@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,6 +199,29 @@ def test_a_start_stands_beside_what_the_job_needs(server: str, folder: Path) -> 
     needs = {row.split()[0]: row.split("   ")[1].strip() for row in rows}
     assert needs["default/seg"] == "2 pods, 16 GPUs"
     assert "nobody knows how long" in _run(server, "when seg", folder).stdout
+
+
+def test_usage_goes_into_a_file_for_programs_that_read_columns(
+    server: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What pyarrow makes of it is not ours to test, and pyarrow is large."""
+    file, given = tmp_path / "usage.parquet", list[Any]()
+
+    def parquet_of(rows: Any, fields: Any) -> bytes:
+        given.extend([rows, fields])
+        return b"PAR1"
+
+    words = f"usage --by user,job --parquet {file}"
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    without = _run(server, words, folder)
+    assert (without.exit_code, file.exists()) == (1, False)
+    assert "Parquet needs pyarrow: pip install pyarrow" in without.stderr
+    monkeypatch.setattr("muster.usage.accounts.parquet_of", parquet_of)
+    said = _run(server, words, folder)
+    assert (said.exit_code, file.read_bytes()) == (0, b"PAR1")
+    listed = json.loads(_run(server, "usage --by user,job -o json", folder).stdout)
+    assert given == [listed["items"], tuple(UsageView.__struct_fields__)]
+    assert f"Written to {file}: {len(listed['items'])} lines." in said.stderr
 
 
 def test_every_command_that_reads_has_a_page() -> None:

@@ -3,12 +3,14 @@ the grouper and the scheduler.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from tests.support.lab import JOB, POD, InWorld, Lab, Setting, in_lab
+from tests.support.kube_lab import on_kube
+from tests.support.lab import BIND_REQUEST, JOB, POD, QUEUE, InWorld, Lab, Setting, in_lab
 
+from muster.api.profiles import ProfileName
 from muster.base.offload import inline
 from muster.base.rand import Rand
 from muster.client.errors import ApiError
@@ -24,26 +26,27 @@ from muster.foresight.plan import (
 )
 from muster.foresight.situation import Situation
 from muster.foresight.variants import Variants
+from muster.lab.control_plane import ControlPlane
 from muster.lab.hosting import HostedService
+from muster.model.status import TaskStatus
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.observer import Observation, build_observer
-from muster.services.scheduler.options import Options, SchedulerServiceConfig
+from muster.services.scheduler.options import SchedulerServiceConfig
 from muster.services.scheduler.roles import observer_rights
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 from muster.sim.kubelet.stages import Chance, Habits
-from muster.web.live import rules_digest
+from muster.web.live import NotReady, rules_digest
 from muster.web.observed import ObservedCluster
 from muster.web.submission import submission_of
 
 _KEY = b"key"
 _NODES, _GPUS = 3, 4
+_PROFILES = (ProfileName.MUSTER, ProfileName.KAI)
+_SEED_ON_KUBE = 0
 _SMALL = Setting(
     nodes=(NodeGroup("gpu", count=_NODES, gpus=Gpus(count=_GPUS)),),
     habits=Habits(run=Chance(mean_s=1e9)),
 )
-_QUIET_S = 5.0
-_LEFT_S = 40.0
-"""Whoever is evicted has left then."""
 
 
 @dataclass
@@ -51,11 +54,12 @@ class Planner:
     """What `muster web` plans with, beside the live scheduler."""
 
     lab: Lab
-    quiet_s: float = _QUIET_S
     observed: list[ObservedCluster] = field(default_factory=list)
 
     async def __aenter__(self) -> "Planner":
-        options = Options()
+        product = self.lab.product
+        # By the rules of the scheduler beside it.
+        options = replace(product.options, profile=product.dialect)
 
         def build(supervisor: Supervisor) -> None:
             observed = ObservedCluster.of(supervisor, options.names)
@@ -73,19 +77,61 @@ class Planner:
         await self.lab.cluster.stop("web")
 
     async def plan(self, manifest: dict[str, Any]) -> tuple[Situation, Submission, Plan]:
-        """Once it has been quiet for a while, so that what is seen is what is there."""
-        await self.lab.clock.sleep(self.quiet_s)
+        """Once nothing is on its way, and what is seen is what is there."""
+        await self.settled()
         (observed,) = self.observed
         situation = observed.situation()
         world = observed.surroundings()
         asked = submission_of([manifest], self.lab.namespace, world, situation.now_s)
         return situation, asked, plan(situation, Variants(situation.records), asked)
 
+    async def settled(self) -> None:
+        await self.lab.until(self.is_settled, why="every pod runs or is told why it waits")
+
+    async def is_settled(self) -> bool:
+        """Every pod is there, and runs or is told why not; and the planner has seen all that."""
+        lab = self.lab
+        pods, jobs = await lab.all(POD), await lab.all(JOB)
+        wanted = {one["metadata"]["name"]: one["spec"]["parallelism"] for one in jobs}
+        if Counter(pod["metadata"]["labels"].get("job-name", "") for pod in pods) != wanted:
+            return False
+        requests = await lab.all(BIND_REQUEST)
+        is_on_its_way = any(
+            (one.get("status") or {}).get("phase") != "Succeeded" for one in requests
+        )
+        there = {one["metadata"]["uid"]: standing(one) for one in pods}
+        if is_on_its_way or "" in there.values():
+            return False
+        queues = {one["metadata"]["name"] for one in await lab.all(QUEUE)}
+        return await self.sees(there, queues)
+
+    async def sees(self, pods: dict[str, str], queues: set[str]) -> bool:
+        (observed,) = self.observed
+        try:
+            records = observed.situation().records
+        except NotReady:
+            return False
+        seen = {task.uid: task.node or "waits" for task in records.tasks}
+        is_run = all(task.status is TaskStatus.RUNNING for task in records.tasks if task.node)
+        return is_run and seen == pods and queues == {queue.name for queue in records.queues}
+
+
+def standing(pod: dict[str, Any]) -> str:
+    """The node that it runs on, or that it waits and is told why; "": it is on its way."""
+    status = pod.get("status") or {}
+    if pod["metadata"].get("deletionTimestamp"):
+        return ""
+    if node := pod["spec"].get("nodeName"):
+        return str(node) if status.get("phase") == "Running" else ""
+    told = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    return "waits" if told.get("PodScheduled") == "False" else ""
+
 
 def job(called: str, pods: int, gpus: int, queue: str, **container: Any) -> dict[str, Any]:
     spec = {
         "schedulerName": "kai-scheduler",
         "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
         "containers": [
             {
                 "name": "main",
@@ -107,6 +153,7 @@ def job(called: str, pods: int, gpus: int, queue: str, **container: Any) -> dict
         "spec": {
             "parallelism": pods,
             "completions": pods,
+            "backoffLimit": 100,
             "template": {"metadata": {"labels": labels}, "spec": spec},
         },
     }
@@ -121,15 +168,16 @@ def drawn(rand: Rand, name: str) -> dict[str, Any]:
 
 
 async def happened(
-    lab: Lab, manifest: dict[str, Any], after_s: float = _QUIET_S
+    planner: Planner, manifest: dict[str, Any]
 ) -> tuple[bool, Counter[str], set[str]]:
     """Whether it was let in, where its pods are, and which pods went for it."""
+    lab = planner.lab
     before = await placed(lab)
     try:
         await lab.create(JOB, {k: v for k, v in manifest.items() if k in ("metadata", "spec")})
     except ApiError:
         return False, Counter(), set()
-    await lab.clock.sleep(after_s)
+    await planner.settled()
     after = await placed(lab)
     called = manifest["metadata"]["name"]
     own = Counter(node for name, node in after.values() if name == called)
@@ -150,12 +198,12 @@ async def check_drawn(lab: Lab, seed: int, jobs: int) -> Counter[str]:
     rand, verdicts = Rand(seed), Counter[str]()
     await lab.queue("a", gpus=8)
     await lab.queue("b", gpus=4)
-    async with Planner(lab, _LEFT_S) as planner:
+    async with Planner(lab) as planner:
         for at in range(jobs):
             manifest = drawn(rand, f"job-{at}")
             _, _, found = await planner.plan(manifest)
             verdicts[found.verdict] += 1
-            is_in, nodes, lost = await happened(lab, manifest, _LEFT_S)
+            is_in, nodes, lost = await happened(planner, manifest)
             told = f"seed {seed}, {manifest['metadata']['name']}: {found}"
             assert is_in == (not found.problems), told
             where = sum((Counter(one.placement) for one in found.jobs), Counter[str]())
@@ -165,15 +213,27 @@ async def check_drawn(lab: Lab, seed: int, jobs: int) -> Counter[str]:
 
 
 def test_what_is_planned_happens_when_nothing_else_does() -> None:
-    """Fixed seeds; every verdict is met."""
+    """Fixed seeds, by the rules of either profile; every verdict is met."""
     met = Counter[str]()
     for seed in range(4):
 
         async def scenario(lab: Lab, seed: int = seed) -> None:
             met.update(await check_drawn(lab, seed, jobs=12))
 
-        in_lab(scenario, _SMALL)
+        in_lab(scenario, replace(_SMALL, dialect=_PROFILES[seed % 2]))
     assert met.keys() == set(Verdict), met
+
+
+@pytest.mark.kube
+def test_what_is_planned_happens_on_a_real_api_server_too(product_plane: ControlPlane) -> None:
+    """A few of them, one of which starts at the cost of others."""
+    met = Counter[str]()
+
+    async def scenario(lab: Lab) -> None:
+        met.update(await check_drawn(lab, _SEED_ON_KUBE, jobs=4))
+
+    on_kube(product_plane, scenario, _SMALL)
+    assert met.keys() >= {Verdict.STARTS, Verdict.EVICTS, Verdict.WAITS}, met
 
 
 def test_a_plan_and_its_token_in_both_worlds(in_world: InWorld) -> None:
@@ -201,13 +261,13 @@ def test_a_plan_and_its_token_in_both_worlds(in_world: InWorld) -> None:
 
             smaller = job("small", 1, 4, "a")
             _, _, planned = await planner.plan(smaller)
-            is_in, nodes, lost = await happened(lab, smaller)
+            is_in, nodes, lost = await happened(planner, smaller)
             assert is_in
             assert nodes == Counter(planned.jobs[0].placement)
             assert nodes.total() == 1
             assert not lost
             _, _, refused = await planner.plan(job("bad", 1, 1, "a", image=""))
             assert refused.verdict is Verdict.BROKEN
-            assert (await happened(lab, job("bad", 1, 1, "a", image="")))[0] is False
+            assert (await happened(planner, job("bad", 1, 1, "a", image="")))[0] is False
 
     in_world(scenario, _SMALL)

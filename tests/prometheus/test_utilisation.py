@@ -1,6 +1,7 @@
 """Real utilisation from recorded series as DCGM exporter and cAdvisor write them."""
 
 import asyncio
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -52,6 +53,11 @@ HISTORY = [
     gpu("unseen", lambda ago: None if 10 < ago < 45 else 0.0),
     # Of its two GPUs one has no series.
     gpu("half", 0.0, 0),
+    # Its exporter says of the second, all the time, that it does not know; of another, nonsense.
+    gpu("blank", 0.0, 0),
+    gpu("blank", math.nan, 1),
+    gpu("nonsense", 0.0, 0),
+    gpu("nonsense", -1.0, 1),
     recorded("DCGM_FI_DEV_GPU_UTIL", 0.0, gpu="0", **BEHIND),
     recorded("DCGM_FI_DEV_FB_USED", 1000.0, gpu="0", namespace="team", pod="asleep"),
     recorded("DCGM_FI_DEV_FB_USED", 500.0, gpu="1", namespace="team", pod="asleep"),
@@ -117,7 +123,16 @@ def test_gpus_that_did_nothing_for_the_hour_are_idle(reading: Utilisation) -> No
 
 @pytest.mark.parametrize(
     ("pod", "devices"),
-    [("at-work", 1), ("dozing", 1), ("unseen", 1), ("half", 2), ("nobody", 1), ("slandered", 1)],
+    [
+        ("at-work", 1),
+        ("dozing", 1),
+        ("unseen", 1),
+        ("half", 2),
+        ("nobody", 1),
+        ("slandered", 1),
+        ("blank", 2),
+        ("nonsense", 2),
+    ],
 )
 def test_gpus_that_worked_or_were_not_seen_are_not_idle(
     reading: Utilisation, pod: str, devices: int

@@ -28,6 +28,27 @@ class FileInUse(BadFile):
     """Another process writes it, or has not ended yet."""
 
 
+class NamedFile:
+    """Which file had a name when this was made: whoever holds one open does not see that it was
+    moved away, and goes on with what nobody else will ever find."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._is = _file_of(path)
+
+    def is_replaced(self) -> bool:
+        """Whether the name means another file now, or none."""
+        return self._is != _file_of(self._path)
+
+
+def _file_of(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class DatabaseFile:
     """Opened, with its tables. `what` and `instead` are for people: the journal, another folder."""
 
@@ -59,6 +80,7 @@ class DatabaseFile:
             found = self.fact("format")
         except (sqlite3.Error, OSError) as error:
             raise BadFile(f"{what} {path} cannot be used ({error}): {fix}") from None
+        self._named = NamedFile(path)
         if found != version:
             said = f"{what} {path} has format {found}, this version writes {version}"
             raise BadFile(f"{said}: {fix}")
@@ -66,6 +88,9 @@ class DatabaseFile:
     def close(self) -> None:
         self._database.close()
         self._unlock()
+
+    def is_replaced(self) -> bool:
+        return self._named.is_replaced()
 
     def _unlock(self) -> None:
         if self._lock >= 0:

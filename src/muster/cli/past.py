@@ -1,6 +1,7 @@
 """muster history, usage: what happened, and who used how much?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,6 +13,8 @@ from muster.cli.reading import Answer, Reading, context_namespace, reading
 from muster.cli.tables import Column, Row, amount, counted
 
 _BY: Final = ("queue", "user", "job", "day")
+_LINES_MAX: Final = "100000"
+"""More than any server gives."""
 
 
 @reading
@@ -135,6 +138,9 @@ def usage(
         str, typer.Option("--queue", "-q", help="Of this queue.", autocompletion=named("queues"))
     ] = "",
     user: Annotated[str, typer.Option("--user", "-u", help="Of this user.")] = "",
+    parquet: Annotated[
+        Path | None, typer.Option(help="Write all of it into this file, too; needs pyarrow.")
+    ] = None,
 ) -> Answer:
     """Who used how much, who waited how long, what was lost?"""
     unknown = [name for name in by.split(",") if name not in _BY]
@@ -149,12 +155,29 @@ def usage(
             "to": "" if until_s is None else f"{until_s:.0f}",
             "queue": queue,
             "user": user,
-            "limit": "1000",
+            "limit": _LINES_MAX,
         },
     )
-    notes = [] if found["items"] else [f"Nobody used GPUs since {since}."]
+    rows, total = found["items"], found["total"]
+    notes = [] if rows else [f"Nobody used GPUs since {since}."]
+    if len(rows) < total:
+        notes.append(f"{len(rows):,} of {total:,} lines: ask for fewer days, or for one --queue")
+    if parquet is not None and rows:
+        _write(asked, parquet, rows)
+        notes.append(f"Written to {parquet}: {counted(len(rows), 'line')}.")
     columns = [*(_named(name) for name in by.split(",")), *_USAGE]
     return Answer(found, columns, "name", notes=notes)
+
+
+def _write(asked: Reading, file: Path, rows: Sequence[Row]) -> None:
+    from muster.usage.accounts import NoParquet, parquet_of
+
+    try:
+        file.write_bytes(parquet_of(rows, tuple(rows[0])))
+    except NoParquet as problem:
+        raise asked.failed(problem) from None
+    except OSError as problem:
+        raise asked.failed(f"{file}: {problem.strerror}") from None
 
 
 def _named(field: str) -> Column:

@@ -21,7 +21,7 @@ from muster.foresight.runtimes import Basis, Durations, Known, Runtimes, is_serv
 from muster.foresight.situation import Situation
 from muster.foresight.work import age_s, work_of
 from muster.model.public_reasons import why_of
-from muster.model.reason_codes import Category
+from muster.model.reason_codes import Category, Code
 from muster.model.records import ClusterRecords, JobRecord
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
@@ -34,6 +34,8 @@ HORIZON_S = 24 * 3600.0
 PERIOD_S = 10.0
 _UNKNOWN_MAX = 0.2
 """The part of the GPUs that run of which nothing may be known."""
+_HELD_BACK = frozenset({Code.HELD, Code.GATED})
+"""What ends when somebody wants it to, and no cluster knows when."""
 _LATER_MAX = 0.3
 """The part of the futures in which a job may start beyond the horizon."""
 
@@ -185,6 +187,8 @@ class Futures:
         why = why_of(refusals)
         if why is not None and why.dominant.category in (Category.BROKEN, Category.NEVER):
             return f"it cannot start as it is: {why.dominant.code}"
+        if why is not None and why.dominant.code in _HELD_BACK:
+            return f"it starts when somebody lets it: {why.dominant.code}"
         if not self.course.is_simulated[row]:
             return "jobs that share GPUs are not simulated"
         return self.why_nothing(samples)

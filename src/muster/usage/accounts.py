@@ -6,7 +6,7 @@ where pyarrow is there.
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,10 @@ _BY: Final[dict[str, Callable[[AccountKey], str]]] = {
     "day": lambda key: _day(key.day),
 }
 DIMENSIONS: Final = tuple(_BY)
+_TYPES: Final = dict.fromkeys(("name", *DIMENSIONS), "string") | dict.fromkeys(
+    ("jobs", "evictions"), "int64"
+)
+"""In files that say so; what is not here is a number."""
 
 
 class BadQuestion(ValueError):
@@ -112,14 +116,21 @@ def as_json(lines: Iterable[Account]) -> bytes:
 
 def as_parquet(lines: Iterable[Account]) -> bytes:
     """Raises `NoParquet` where it cannot be made."""
+    rows = [msgspec.structs.asdict(line) for line in lines]
+    return parquet_of(rows, Account.__struct_fields__)
+
+
+def parquet_of(rows: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> bytes:
+    """These fields of lines of accounts. A field has the same type in every file, also in one of
+    which no line fills it. Raises `NoParquet`."""
     try:
-        from pyarrow import BufferOutputStream, Table, parquet
+        from pyarrow import BufferOutputStream, Table, parquet, schema
     except ImportError:
         raise NoParquet("Parquet needs pyarrow: pip install pyarrow, or ask for CSV") from None
-    rows: list[dict[str, Any]] = [msgspec.structs.asdict(line) for line in lines]
-    columns = {name: [row[name] for row in rows] for name in Account.__struct_fields__}
+    types = schema([(name, _TYPES.get(name, "float64")) for name in fields])
+    columns = {name: [row[name] for row in rows] for name in fields}
     sink = BufferOutputStream()
-    parquet.write_table(Table.from_pydict(columns), sink)
+    parquet.write_table(Table.from_pydict(columns, schema=types), sink)
     return bytes(sink.getvalue().to_pybytes())
 
 

@@ -82,6 +82,14 @@ class Sums:
         for key, sums in other.accounts.items():
             self.accounts.setdefault(key, AccountSums()).add(sums)
 
+    def keep_newest(self, most: int) -> None:
+        """At most so many of each."""
+        for at in sorted(self.held)[: max(0, len(self.held) - most)]:
+            del self.held[at]
+        by_day = sorted(self.accounts, key=lambda key: key.day)
+        for key in by_day[: max(0, len(by_day) - most)]:
+            del self.accounts[key]
+
 
 @dataclass(slots=True)
 class _Running:

@@ -11,6 +11,7 @@ from muster.numerics.arrays import Floats
 from muster.numerics.axis import QUEUE_RESOURCES
 from muster.numerics.decay import decayed_usage
 from muster.usage.accrual import BUCKET_S
+from muster.usage.source import SHARE_MAX
 from muster.usage.store import UsageReader
 from muster.usage.windows import window_start_s
 
@@ -26,6 +27,8 @@ class EmbeddedUsage:
         self._offload = offload
         self._reader: UsageReader | None = None
         self._kept: dict[int, Bucket] = {}
+        self._since_s = 0.0
+        """All that the file has from then on is kept."""
 
     async def read(self, now_s: float) -> QueueUsage:
         return await self._offload(partial(self._read, now_s))
@@ -35,17 +38,30 @@ class EmbeddedUsage:
             self._reader.close()
 
     def _read(self, now_s: float) -> QueueUsage:
-        if self._reader is None:
-            self._reader = UsageReader(self._path)
+        reader = self._opened()
         begin_s = window_start_s(self._window, now_s)
+        if begin_s < self._since_s:
+            self._kept.clear()  # The clock was set back: what was let go of counts again.
+        self._since_s = begin_s
         self._kept = {at: one for at, one in self._kept.items() if at > begin_s - BUCKET_S}
-        # The newest bucket may have grown since, and the one before it by sums that came late.
-        known_s = max(self._kept, default=begin_s) - BUCKET_S
-        self._kept.update(self._reader.buckets(max(begin_s, known_s)))
-        names = self._reader.queues()
+        # The newest bucket may have grown since, and the one before it by sums that came late. One
+        # that has not begun was written by a clock that went ahead: what comes before it grows.
+        known_s = max((at for at in self._kept if at <= now_s), default=begin_s) - BUCKET_S
+        self._kept.update(reader.buckets(max(begin_s, known_s)))
+        names = reader.queues()
         if not self._kept:
             return QueueUsage(now_s)  # The store is new: nobody is known to have used anything.
         return folded(names, self._kept, self._window, now_s)
+
+    def _opened(self) -> UsageReader:
+        """Of the file that has the name now: another one may have been put in its place."""
+        if self._reader is not None and self._reader.is_replaced():
+            self._reader.close()
+            self._reader = None
+            self._kept.clear()
+        if self._reader is None:
+            self._reader = UsageReader(self._path)
+        return self._reader
 
 
 def folded(
@@ -64,15 +80,18 @@ def folded(
         held = _table([buckets[int(start)][resource] for start in starts], len(names))
         held *= inside[:, np.newaxis]
         used = decayed_usage(held[:, 1:], held[:, 0], age_s, window.half_life_s)
+        used = np.minimum(used, SHARE_MAX)
         for queue, part in zip(names[1:], used.tolist(), strict=True):
             by_queue[queue][name] = part
     return QueueUsage(now_s, by_queue)
 
 
 def _table(blobs: list[bytes], width: int) -> Floats:
-    """Float64[S, Q]: arrays that are shorter are of times when there were fewer queues."""
+    """Float64[S, Q]: arrays that are shorter are of times when there were fewer queues. What is no
+    amount, in a file that was damaged, counts for nobody."""
     table = np.zeros((len(blobs), width))
     for row, blob in enumerate(blobs):
-        amounts = np.frombuffer(blob, dtype=np.float32)[:width]
+        amounts = np.frombuffer(blob, dtype=np.float32, count=min(width, len(blob) // 4))
         table[row, : len(amounts)] = amounts
+    table[~((table >= 0) & (table < np.inf))] = 0.0
     return table

@@ -57,4 +57,4 @@ def _is_idle(pod: GpuPod, reading: GpuReading | None, policy: IdlePolicy) -> boo
         return False
     expected = policy.after_s / policy.resolution_s
     is_known = reading.samples >= _KNOWN_PART * expected
-    return is_known and reading.peak_percent < policy.below_percent
+    return is_known and 0 <= reading.peak_percent < policy.below_percent

@@ -123,7 +123,7 @@ def _unused(pod: HeldPod, peaks: PodPeaks, policy: OvercommitPolicy, now_s: floa
 
 def _known(peak: PeakUse | None, containers: int, policy: OvercommitPolicy) -> float | None:
     """The most that was used; None where some of it may not have been seen."""
-    if peak is None or peak.containers < containers:
+    if peak is None or peak.most < 0 or peak.containers < containers:
         return None
     expected = policy.over_s / policy.resolution_s
     return peak.most if peak.samples >= _KNOWN_PART * expected else None

@@ -17,12 +17,10 @@ from muster.client.kubeconfig import Access
 from muster.client.transport import Request, Transport
 from muster.model.usage import QueueUsage, UsageDatabase, UtilisationSettings
 from muster.usage import promql
-from muster.usage.source import NoUsage
+from muster.usage.source import SHARE_MAX, NoUsage
 from muster.usage.windows import window_start_s
 
 _SAID_MAX: Final = 300
-_SHARE_MAX: Final = 1e6
-"""Of the cluster: whatever series say, what comes of them can be calculated with."""
 Series = list[tuple[Mapping[str, str], float]]
 """Labels and values of an answer."""
 
@@ -81,7 +79,7 @@ class PrometheusUsage:
         by_queue: dict[str, dict[str, float]] = {}
         for name, answer in zip(names, answers[count:], strict=True):
             for queue, held in _by_queue(answer, name).items():
-                share = min(held / there[name], _SHARE_MAX) if there[name] > 0 else 0.0
+                share = min(held / there[name], SHARE_MAX) if there[name] > 0 else 0.0
                 by_queue.setdefault(queue, {})[name] = share
         return QueueUsage(now_s, by_queue)
 

@@ -1,6 +1,9 @@
 """What a source is that something can be read from, again and again."""
 
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
+
+SHARE_MAX: Final = 1e6
+"""Of the cluster: whatever is read, what comes of it can be calculated with."""
 
 
 class NoUsage(Exception):

@@ -9,14 +9,15 @@ Older than the retention, or beyond the size that the file may have: the oldest 
 """
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from muster.base.database_file import DatabaseFile
+from muster.base.database_file import DatabaseFile, NamedFile
 from muster.numerics.arrays import Floats
 from muster.numerics.axis import QUEUE_RESOURCES
 from muster.usage.accrual import BUCKET_S, CLUSTER, DAY_S, AccountKey, AccountSums, Sums
@@ -68,6 +69,10 @@ class UsageStore:
 
     def close(self) -> None:
         self._database.close()
+
+    def is_replaced(self) -> bool:
+        """Whether the file of that name is no longer the one that is written here."""
+        return self._database.is_replaced()
 
     def last_s(self) -> float:
         """Up to when there are sums; 0 where there are none."""
@@ -195,44 +200,59 @@ class UsageStore:
 
 
 class UsageReader:
-    """The same file, for anybody else. Raises `NoUsage` while there is none."""
+    """The same file, for anybody else. Raises `NoUsage` while there is none that can be read."""
 
     def __init__(self, path: Path) -> None:
-        try:
+        self._path = path
+        self._named = NamedFile(path)
+        with self._readable():
             self._database = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False
             )
             self._check(path)
-        except sqlite3.Error as error:
-            raise NoUsage(
-                f"the usage store {path} cannot be read ({error}): see that the queue controller "
-                "writes it (--usage-store) and that this process may read it"
-            ) from None
 
     def close(self) -> None:
         self._database.close()
 
+    def is_replaced(self) -> bool:
+        """Whether the file of that name is no longer the one that is read here."""
+        return self._named.is_replaced()
+
     def queues(self) -> list[str]:
         """Names by number; the first is the cluster's."""
-        found = self._database.execute("SELECT name FROM queues ORDER BY number")
+        with self._readable():
+            found = self._database.execute("SELECT name FROM queues ORDER BY number").fetchall()
         return [name for (name,) in found]
 
     def buckets(self, since_s: float) -> list[tuple[int, tuple[bytes, ...]]]:
         """Start and arrays of the buckets from that moment on, oldest first."""
-        rows = self._database.execute(
-            f"SELECT start_s, {_BLOBS} FROM held WHERE start_s > ? ORDER BY start_s",
-            (since_s - BUCKET_S,),
-        )
+        with self._readable():
+            rows = self._database.execute(
+                f"SELECT start_s, {_BLOBS} FROM held WHERE start_s > ? ORDER BY start_s",
+                (since_s - BUCKET_S,),
+            ).fetchall()
         return [(start_s, tuple(blobs)) for start_s, *blobs in rows]
 
     def accounts(self, first_day: int, last_day: int) -> list[tuple[AccountKey, AccountSums]]:
-        return accounts_of(self._database.execute, first_day, last_day)
+        with self._readable():
+            return accounts_of(self._database.execute, first_day, last_day)
 
     def _check(self, path: Path) -> None:
         found = self._database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
         if found != (FORMAT,):
             shown = found[0] if found else "none"
             raise NoUsage(f"{path} has format {shown}; this version reads {FORMAT}")
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise NoUsage(
+                f"the usage store {self._path} cannot be read ({error}): see that the queue "
+                "controller writes it (--usage-store) and that this process may read it; where it "
+                "is damaged, move it away: a new one is begun"
+            ) from None
 
 
 def _until(day: int) -> str:

@@ -71,11 +71,12 @@ def expressions(settings: UtilisationSettings) -> dict[str, str]:
     }
     policy = settings.idle
     if policy is not None:
+        gpu = f"({metrics.gpu}) >= 0"  # NaN is no measurement, nor is less than nothing.
         over = f"[{round(policy.after_s * 1000)}ms:{round(policy.resolution_s * 1000)}ms]"
         questions |= {
-            "peak": f"max by ({_BY}) (max_over_time({metrics.gpu}{over}))",
-            "series": f"count by ({_BY}) ({metrics.gpu})",
-            "samples": f"min by ({_BY}) (count_over_time({metrics.gpu}{over}))",
+            "peak": f"max by ({_BY}) (max_over_time(({gpu}){over}))",
+            "series": f"count by ({_BY}) ({gpu})",
+            "samples": f"min by ({_BY}) (count_over_time(({gpu}){over}))",
         }
     spare = settings.overcommit
     if spare is not None:

@@ -5,7 +5,7 @@ pods. Not asked are the schemas of other kinds, quotas, who may create what, and
 others: a plan is made by a process that may write nothing, not even to try.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,6 +32,8 @@ class Rules:
         default_factory=lambda: AdmissionSettings(gpu_sharing=True)
     )
     queues: Queues = field(default_factory=lambda: NO_QUEUES)
+    namespaces: Container[str] | None = None
+    """Those that there are; None: it is not known."""
 
 
 @dataclass(slots=True)
@@ -52,6 +54,15 @@ class Door:
             return
         namespace = manifest["metadata"]["namespace"]
         self._say(name, validate_workload(Review("CREATE", manifest, None, namespace)))
+
+    def has_room_for(self, manifest: Object, coming: Container[str]) -> None:
+        """Whether the namespace is there; `coming`: those that are submitted with it."""
+        there, namespace = self.rules.namespaces, manifest["metadata"]["namespace"]
+        if there is not None and namespace not in there and namespace not in coming:
+            self.problems.append(
+                f"{manifest['kind']} {manifest['metadata']['name']}: there is no namespace "
+                f"{namespace}: create it, or name another"
+            )
 
     def pod(self, pod: Object, top: Object) -> Object:
         """A pod that comes of it, as it would be stored."""

@@ -49,6 +49,8 @@ from muster.web.views.answers import (
 
 T = TypeVar("T")
 LIST_MAX: Final = 1000
+ACCOUNTS_MAX: Final = 100_000
+"""Lines of accounts, which are added up elsewhere: they are of use only when all are there."""
 _LIMIT: Final = 200
 _LINES_MAX: Final = 12
 _DECIDED: Final = tuple(kind for kind in KINDS if kind != REFUSED)
@@ -83,9 +85,9 @@ class Asked:
             raise BadQuestion(f"{name}: {text[:40]!r} is not a number: write one")
         return value
 
-    def limit(self) -> int:
+    def limit(self, most: int = LIST_MAX) -> int:
         wanted = self.number("limit", _LIMIT) or _LIMIT
-        return int(min(max(wanted, 1), LIST_MAX))
+        return int(min(max(wanted, 1), most))
 
     def document(self, kind: type[T]) -> T:
         try:
@@ -250,7 +252,7 @@ class Handlers:
         )
         quotas = await self._cluster.ask(lambda seen: _gpu_quotas(seen.state), asked.reader)
         items = await self._usage.usage(question, quotas)
-        shown = items[: asked.limit()]
+        shown = items[: asked.limit(ACCOUNTS_MAX)]
         return {
             "kind": "UsageList",
             "version": 1,

@@ -88,6 +88,7 @@ class ObservedCluster:
             services_namespace=self.names.namespace,
             gpu_sharing=True,
         )
-        return AdmissionRules(
-            settings, {one.metadata.name: one for one in list(self.queues.objects.values())}
-        )
+        queues = {one.metadata.name: one for one in list(self.queues.objects.values())}
+        seen = self.newest
+        there = None if seen is None else seen.snapshot.cluster_objects.namespaces
+        return AdmissionRules(settings, queues, there or None)

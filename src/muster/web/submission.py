@@ -110,10 +110,14 @@ def submission_of(
     """Raises `BadManifest`."""
     pods: list[tuple[Object, Object]] = []
     room, door = _Room(), Door(world.admission)
-    for at, manifest in enumerate(_documents(manifests)):
-        top = _checked(manifest, at, namespace)
+    tops = [_checked(one, at, namespace) for at, one in enumerate(_documents(manifests))]
+    coming = {top["metadata"]["name"] for top in tops if top["kind"] == "Namespace"}
+    for top in tops:
         door.takes(top)
+        made_before = len(pods)
         pods += [(pod, top) for pod in _pods(top, room)]
+        if len(pods) > made_before:
+            door.has_room_for(top, coming)
         if len(pods) > PODS_MAX:
             raise BadManifest(f"it makes more than {PODS_MAX} pods: plan a part of it")
     reads = _Reads(world, [pod for pod, _ in pods])

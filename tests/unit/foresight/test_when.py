@@ -253,3 +253,17 @@ def test_intervals_cover_what_happens_and_arrivals_matter() -> None:
     assert found.coverage() >= 0.5
     waits_s = np.median([one.started_s - one.at_s for one in found.told])
     assert found.error_s() < waits_s
+
+
+def test_nobody_knows_when_a_job_starts_that_somebody_holds_back() -> None:
+    """Not even that it is not before some moment: once it is let, it may start at once."""
+    held = make.gang("held", 1, gpu=1, queue="a", on_hold="until the data is there")
+    waits = make.gang("waits", 2, gpu=8, queue="a")
+    situation = Situation.of(
+        make.cluster(make.node("n", gpu=8), make.queue("a"), held, waits), make.NOW_S
+    )
+    found = when(situation, Past(), Asked(samples=5))
+    held_back = found["default/held"]
+    assert held_back.why_not == "it starts when somebody lets it: Held"
+    assert held_back.not_before_s is None
+    assert found["default/waits"].why_not != held_back.why_not

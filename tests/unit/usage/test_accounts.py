@@ -75,7 +75,11 @@ def test_accounts_go_out_as_parquet_by_columns(monkeypatch: pytest.MonkeyPatch) 
     columns = json.loads(as_parquet(accounts(ROWS, Question(*SPAN, by=("queue", "user")))))
     lines = json.loads(as_json(accounts(ROWS, Question(*SPAN, by=("queue", "user")))))
     assert [*columns] == [*lines[0]]
-    assert {name: [line[name] for line in lines] for name in columns} == columns
+    assert {name: [line[name] for line in lines] for name in columns} == {
+        name: values for name, (_, values) in columns.items()
+    }
+    assert columns["job"] == ["string", [None] * 3], "also where there is nothing of that type"
+    assert [columns[name][0] for name in ("evictions", "gpu_hours")] == ["int64", "float64"]
 
 
 class _Pyarrow:
@@ -92,8 +96,14 @@ class _Pyarrow:
 
     class Table:
         @staticmethod
-        def from_pydict(columns: dict[str, list[object]]) -> dict[str, list[object]]:
-            return columns
+        def from_pydict(
+            columns: dict[str, list[object]], schema: dict[str, str]
+        ) -> dict[str, tuple[str, list[object]]]:
+            return {name: (schema[name], values) for name, values in columns.items()}
+
+    @staticmethod
+    def schema(fields: list[tuple[str, str]]) -> dict[str, str]:
+        return dict(fields)
 
     class parquet:  # noqa: N801 - a module of that name
         @staticmethod

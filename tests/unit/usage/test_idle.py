@@ -25,6 +25,7 @@ def test_a_job_is_idle_when_none_of_its_gpus_came_to_the_threshold() -> None:
         (GpuReading(5.0, 2, 60), "it came to the threshold"),
         (GpuReading(0.0, 1, 60), "one of its two GPUs was not measured"),
         (GpuReading(0.0, 2, 40), "a third of the time was not measured"),
+        (GpuReading(-1.0, 2, 60), "less than nothing is no measurement"),
     ],
 )
 def test_what_is_not_known_is_not_idle(reading: GpuReading | None, why: str) -> None:

@@ -44,6 +44,7 @@ def test_no_more_of_a_node_is_spare_than_policy_says() -> None:
             POD, PodPeaks(PeakUse(0.0, 50, 2), PeakUse(0.0, 50, 2)), id="measured at times"
         ),
         pytest.param(replace(POD, containers=3), LAZY, id="one container not measured"),
+        pytest.param(POD, PodPeaks(PeakUse(-9, 60, 2), PeakUse(-1e12, 60, 2)), id="below nothing"),
         pytest.param(
             POD, PodPeaks(PeakUse(7.0, 60, 2), PeakUse(99.0 * GIB, 60, 2)), id="uses what it has"
         ),

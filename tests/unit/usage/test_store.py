@@ -15,7 +15,7 @@ from muster.numerics.arrays import Floats
 from muster.numerics.axis import QUEUE_GPU, QUEUE_WIDTH
 from muster.usage.accrual import BUCKET_S, CLUSTER, DAY_S, AccountKey, AccountSums, Sums
 from muster.usage.embedded import EmbeddedUsage
-from muster.usage.source import NoUsage
+from muster.usage.source import SHARE_MAX, NoUsage
 from muster.usage.store import AnotherWriter, StoreBounds, UsageReader, UsageStore
 
 NOW_S = 20_000 * DAY_S + 0.0
@@ -198,3 +198,74 @@ def test_where_files_cannot_be_locked_two_are_found_out_before_anything_counts_t
     reader = UsageReader(path)
     assert len(reader.buckets(NOW_S)) == 2 * HOUR_S // BUCKET_S
     reader.close()
+
+
+@pytest.mark.parametrize("ahead_s", [2 * HOUR_S, 300 * DAY_S])
+@pytest.mark.parametrize("whose", ["the writer's", "the reader's"])
+async def test_a_clock_that_went_ahead_and_came_back_leaves_no_hole(
+    path: Path, ahead_s: float, whose: str
+) -> None:
+    store = UsageStore(path)
+    window = UsageWindow(size_s=6 * HOUR_S)
+    source = EmbeddedUsage(path, window, inline)
+    recorded(store, NOW_S - 6 * HOUR_S, 6, a=8)
+    if whose == "the writer's":
+        recorded(store, NOW_S + ahead_s, 1, a=8)
+        await source.read(NOW_S)
+    else:
+        await source.read(NOW_S + ahead_s)
+    recorded(store, NOW_S, 1, b=8)
+    found = (await source.read(NOW_S + HOUR_S)).by_queue
+    assert found["a"]["gpu"] == pytest.approx(5 / 6)
+    assert found["b"]["gpu"] == pytest.approx(1 / 6)
+
+
+async def test_a_file_that_was_put_in_place_of_another_is_the_one_that_is_read(path: Path) -> None:
+    store = UsageStore(path)
+    recorded(store, NOW_S - HOUR_S, 1, a=8)
+    source = EmbeddedUsage(path, UsageWindow(size_s=HOUR_S), inline)
+    assert (await source.read(NOW_S)).by_queue["a"]["gpu"] == pytest.approx(1)
+    assert not store.is_replaced()
+    moved_away(path)
+    assert store.is_replaced()
+    with pytest.raises(NoUsage, match="cannot be read"):
+        await source.read(NOW_S)
+    store.close()
+    recorded(UsageStore(path), NOW_S - HOUR_S, 1, b=4)
+    found = (await source.read(NOW_S)).by_queue
+    assert {queue: used["gpu"] for queue, used in found.items()} == {"b": pytest.approx(0.5)}
+
+
+@pytest.mark.parametrize("at", [0, 100, 9000])
+async def test_a_damaged_file_is_no_usage_and_says_what_to_do(path: Path, at: int) -> None:
+    store = UsageStore(path)
+    recorded(store, NOW_S - 24 * HOUR_S, 24, **{f"q{n}": 0.1 for n in range(80)})
+    store.close()
+    overwrite(path, at)
+    with pytest.raises(NoUsage, match="move it away"):
+        await usage(path, UsageWindow(size_s=24 * HOUR_S))
+
+
+def moved_away(path: Path) -> None:
+    path.rename(path.with_name("damaged.db"))
+
+
+def overwrite(path: Path, at: int) -> None:
+    body = bytearray(path.read_bytes())
+    body[at : at + 4000] = b"\xff" * len(body[at : at + 4000])
+    path.write_bytes(body)
+
+
+async def test_what_is_no_amount_in_a_damaged_bucket_counts_for_nobody(path: Path) -> None:
+    store = UsageStore(path)
+    recorded(store, NOW_S - HOUR_S, 1, a=8, b=4)
+    store.close()
+    database = sqlite3.connect(path)
+    for step, bad in enumerate([np.nan, np.inf, -np.inf, -1.0, 3e38]):
+        blob = np.array([8 * BUCKET_S, bad, 4 * BUCKET_S], dtype=np.float32).tobytes() + b"x"
+        at = int(NOW_S) - HOUR_S + step * BUCKET_S
+        database.execute("UPDATE held SET gpu = ? WHERE start_s = ?", (blob, at))
+    database.commit()
+    found = await usage(path, UsageWindow(size_s=HOUR_S))
+    assert found["b"] == pytest.approx(0.5)
+    assert 0 <= found["a"] <= SHARE_MAX

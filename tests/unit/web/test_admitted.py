@@ -122,3 +122,15 @@ async def test_a_plan_of_what_would_be_refused_is_broken_and_says_why() -> None:
     assert (found["verdict"], found["starts"]) == ("broken", False)
     assert "image" in found["problems"][0]
     assert (shares["verdict"], shares["problems"]) == ("starts now", [])
+
+
+def test_a_namespace_that_is_not_there_is_named_unless_it_is_submitted_too() -> None:
+    there = Rules(namespaces=frozenset({"default"}))
+    assert submitted(pod(), admission=there).problems == (
+        "Pod train: there is no namespace team: create it, or name another",
+    )
+    coming = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    assert submitted(coming, pod(), admission=there).problems == ()
+    here = {**pod(), "metadata": {**_META, "namespace": "default"}}
+    assert submitted(here, admission=there).problems == ()
+    assert submitted(pod(), admission=Rules()).problems == (), "nobody knows"

@@ -25,8 +25,10 @@ from muster.model.records import ClusterRecords
 from muster.runtime.connections import ServingLimits
 from muster.runtime.page_access import TokenGate
 from muster.testing import make
+from muster.usage.accrual import DAY_S, AccountKey, AccountSums, Sums
+from muster.usage.store import UsageStore
 from muster.web.board import Board
-from muster.web.handlers import Handlers
+from muster.web.handlers import LIST_MAX, Handlers
 from muster.web.live import LiveCluster, NotReady
 from muster.web.server import WebPart
 from muster.web.submission import Surroundings
@@ -76,7 +78,9 @@ async def asking(
 ) -> AsyncIterator[ClientSession]:
     offload = more.get("offload", inline)
     cluster = LiveCluster(source or Fixed(), VirtualClock(), offload, journal, b"key")
-    handlers = Handlers(cluster, estimates=more.get("estimates"), log=more.get("log"))
+    handlers = Handlers(
+        cluster, usage_store=more.get("usage"), estimates=more.get("estimates"), log=more.get("log")
+    )
     limits = more.get("limits", ServingLimits())
     part = WebPart(
         "127.0.0.1", 0, Board(), VirtualClock(), more.get("gate"), limits=limits, questions=handlers
@@ -515,3 +519,16 @@ async def test_before_the_cluster_is_read_it_is_said() -> None:
     async with asking(Fixed(is_ready=False)) as client:
         answer = await client.get("/api/v1/priority")
         assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+
+
+async def test_accounts_are_not_cut_where_other_lists_are(tmp_path: Path) -> None:
+    path, day = tmp_path / "usage.db", int(VirtualClock().now_s() // DAY_S)
+    store, jobs = UsageStore(path), [f"team/job-{n}" for n in range(LIST_MAX + 200)]
+    sums = {AccountKey(day, "llm", "ana", job): AccountSums(gpu_s=3600.0) for job in jobs}
+    store.add(Sums(accounts=sums), VirtualClock().now_s())
+    store.close()
+    async with asking(usage=path) as client:
+        found = await got(client, "/api/v1/usage?by=job&limit=100000")
+        assert sorted(one["job"] for one in found["items"]) == sorted(jobs)
+        few = await got(client, "/api/v1/usage?by=job&limit=7")
+        assert (len(few["items"]), few["total"]) == (7, len(jobs))

@@ -32,6 +32,8 @@ from muster.usage.store import StoreBounds, UsageStore
 _WRITE_EVERY_S: Final = 30.0
 _PRUNE_EVERY_S: Final = 3600.0
 _RETRY_S: Final = 15.0
+_WAITING_MAX: Final = 100_000
+"""Sums that wait to be written: those of a thousand queues in eight hours, in some 40 MB."""
 
 
 @dataclass(slots=True)
@@ -73,15 +75,19 @@ class Accounting:
             self._begin(store.last_s())
             while True:
                 await self._clock.sleep(_WRITE_EVERY_S)
+                if store.is_replaced():
+                    self._log.warning("the usage store was moved away: a new one is begun")
+                    store.close()
+                    store = await self._opened()
+                    await self._restored(store)
                 await self._write(store)
         finally:
             if self._accruals is not None:
-                await self._end(store, self._accruals)
+                await self._end(store)
             store.close()
 
-    async def _end(self, store: UsageStore, accruals: Accruals) -> None:
-        now_s = self._clock.now_s()
-        self._waiting.add(accruals.take(now_s))
+    async def _end(self, store: UsageStore) -> None:
+        now_s = self._take()
         self._accruals = None
         self._stored(store, now_s)
         if self._copy is not None:
@@ -97,6 +103,7 @@ class Accounting:
             else:
                 return
             await self._clock.sleep(_RETRY_S)
+            self._take()
 
     async def _opened(self) -> UsageStore:
         while True:
@@ -105,6 +112,14 @@ class Accounting:
             except BadFile as error:
                 self._log.error("no accounts are kept", why=str(error))
             await self._clock.sleep(60.0)
+            self._take()
+
+    def _take(self) -> float:
+        """Put what accrued until now, which is returned, to what is to be written."""
+        now_s = self._clock.now_s()
+        if self._accruals is not None:
+            self._waiting.add(self._accruals.take(now_s))
+        return now_s
 
     def _begin(self, last_s: float) -> None:
         now_s = self._clock.now_s()
@@ -117,9 +132,7 @@ class Accounting:
         self._accruals = accruals
 
     async def _write(self, store: UsageStore) -> None:
-        assert self._accruals is not None
-        now_s = self._clock.now_s()
-        self._waiting.add(self._accruals.take(now_s))
+        now_s = self._take()
         await self._offload(partial(self._stored, store, now_s))
         if self._copy is not None:
             await self._copy.write(store, now_s)
@@ -128,11 +141,12 @@ class Accounting:
         try:
             store.add(self._waiting, now_s)
             self._waiting = Sums()
-            if now_s - self._pruned_s >= _PRUNE_EVERY_S:
+            if abs(now_s - self._pruned_s) >= _PRUNE_EVERY_S:
                 store.prune(now_s)
                 self._pruned_s = now_s
         except sqlite3.Error as error:
             self._has_failed = True
+            self._waiting.keep_newest(_WAITING_MAX)
             self._log.warning("usage not stored", why=str(error), kept=len(self._waiting.held))
         else:
             if self._has_failed:
@@ -142,8 +156,9 @@ class Accounting:
     def _ancestry(self, queue: str) -> list[str]:
         if queue not in self._lines:
             by_name = {one.metadata.name: one for one in self._queues.objects.values()}
-            # A queue that does not exist (yet) is charged all the same, by its name.
-            self._lines[queue] = ancestry(queue, by_name) or [queue]
+            # A queue that does not exist (yet) is charged all the same, by its name. What names
+            # none is nobody's: under that name stands what the nodes have.
+            self._lines[queue] = ancestry(queue, by_name) or [queue] * bool(queue)
         return self._lines[queue]
 
     def _queue_changed(self, old: Queue | None, new: Queue | None) -> None:

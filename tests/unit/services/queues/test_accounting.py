@@ -22,15 +22,19 @@ from muster.api.names import (
 from muster.api.podgroup import PodGroup
 from muster.base.log import Log, MemorySink
 from muster.base.offload import inline
+from muster.model.usage import UsageWindow
 from muster.numerics.axis import QUEUE_GPU, QUEUE_WIDTH
 from muster.runtime.parts import ended
 from muster.services.queues.accounting import Accounting
 from muster.services.queues.levels import job_level
 from muster.usage.accounts import Question, read_accounts
-from muster.usage.store import StoreBounds
+from muster.usage.embedded import EmbeddedUsage
+from muster.usage.store import StoreBounds, UsageReader
 
 
-def group(gpus: int = 4, asked: int = 4, notes: Mapping[str, str] | None = None) -> PodGroup:
+def group(
+    gpus: int = 4, asked: int = 4, notes: Mapping[str, str] | None = None, queue: str = "q"
+) -> PodGroup:
     status = {
         "allocated": {"nvidia.com/gpu": str(gpus)} if gpus else {},
         "requested": {"nvidia.com/gpu": str(asked)},
@@ -43,7 +47,7 @@ def group(gpus: int = 4, asked: int = 4, notes: Mapping[str, str] | None = None)
     }
     body = {
         "metadata": metadata,
-        "spec": {"queue": "q"},
+        "spec": {"queue": queue},
         "status": {"resourcesStatus": status},
     }
     return from_builtins(PodGroup, body)
@@ -137,6 +141,73 @@ def test_sums_that_cannot_be_written_wait_and_nothing_is_lost(
         assert "usage stored again" in world.sink.messages()
         await ended((running,))
         assert gpu_hours(path, world.clock) == pytest.approx(4, rel=0.01)
+
+    virtually(story())
+
+
+def test_a_file_that_is_moved_away_is_begun_anew_and_nothing_since_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the log tells people to do with one that is damaged."""
+    path = tmp_path / "usage.db"
+
+    async def story() -> None:
+        world = World(path)
+        world.groups.show(group())
+        running = asyncio.ensure_future(world.accounting.run())
+        await asyncio.sleep(1800)
+        path.rename(tmp_path / "damaged.db")
+        path.write_text("and somebody put something else there" * 100)
+        await asyncio.sleep(1800)
+        assert "no accounts are kept" in world.sink.messages()
+        path.unlink()
+        await asyncio.sleep(1800)
+        await ended((running,))
+        assert gpu_hours(path, world.clock) == pytest.approx(4, rel=0.02)
+
+    virtually(story())
+
+
+def test_what_waits_to_be_written_is_bounded_and_the_newest_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "usage.db"
+    most = 2 * 6  # Of the cluster and the queue, in half an hour.
+    monkeypatch.setattr("muster.services.queues.accounting._WAITING_MAX", most)
+
+    async def story() -> None:
+        world = World(path)
+        world.groups.show(group())
+        running = asyncio.ensure_future(world.accounting.run())
+        await asyncio.sleep(60)
+        with monkeypatch.context() as broken:
+
+            def full(*_: Any) -> None:
+                raise sqlite3.OperationalError("database or disk is full")
+
+            broken.setattr("muster.usage.store.UsageStore.add", full)
+            await asyncio.sleep(5 * 3600)
+        await ended((running,))
+        now_s = world.clock.now_s()
+        starts = [start_s for start_s, _ in UsageReader(path).buckets(now_s - 86_400)]
+        lately = [start_s for start_s in starts if start_s > now_s - 5 * 3600 + 300]
+        assert len(lately) == most / 2
+        assert min(lately) >= now_s - 2100
+
+    virtually(story())
+
+
+def test_a_group_that_names_no_queue_adds_nothing_to_what_the_cluster_has(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+
+    async def story() -> None:
+        world = World(path)
+        world.groups.show(group(gpus=4_000, queue=""))
+        await world.run(3600)
+        source = EmbeddedUsage(path, UsageWindow(size_s=3600), inline)
+        assert (await source.read(world.clock.now_s())).by_queue == {}
+        (line,) = UsageReader(path).buckets(world.clock.now_s() - 600)[-1:]
+        assert np.frombuffer(line[1][QUEUE_GPU], dtype=np.float32)[0] <= 8 * 300
 
     virtually(story())
 
