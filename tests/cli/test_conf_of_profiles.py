@@ -15,7 +15,7 @@ tiers:
   - name: gang
     enablePreemptable: false
 - plugins:
-  - name: extender
+  - name: reservation
   - name: predicates
     arguments:
       predicate.GPUSharingEnable: true

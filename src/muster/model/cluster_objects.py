@@ -19,6 +19,7 @@ from muster.api.storage import (
     StorageClass,
 )
 from muster.model.batch_terms import HyperNodeRecord
+from muster.model.extender import ExtenderAnswers
 from muster.model.selectors import LabelSelector
 
 
@@ -87,6 +88,8 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     utilisation: Mapping[str, PodUtilisation] = {}
     """By pod, `namespace/name`; whose use was not measured lately is not in it."""
     hyper_nodes: Mapping[str, HyperNodeRecord] = {}
+    extender: ExtenderAnswers | None = None
+    """None where nobody asks one: then it has no say."""
     others: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     """Objects of the kinds that plugins asked for, as JSON has them: by `plural.group`, by name."""
 

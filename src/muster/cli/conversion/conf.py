@@ -48,7 +48,7 @@ _BUILT_IN: Final = {
     "resourcequota": "ResourceQuotas are checked when pods are made",
     "rescheduling": "no counterpart: consolidation moves pods only where that helps somebody",
     "nodegroup": "SchedulingShards divide nodes",
-    "extender": "no counterpart: write a plugin in Python (docs/guides/write-a-plugin.md)",
+    "extender": "no counterpart natively: write a plugin in Python (docs/guides/write-a-plugin.md)",
     "reservation": "no counterpart, and gone from Volcano too",
 }
 _SWITCHES: Final = tuple(key for key in read_yaml(FLAT_CONF) if str(key).startswith("plugin."))

@@ -33,6 +33,7 @@ PLUGINS = MappingProxyType(
         "deviceshare": f"{_PLUGINS}.device_share:DeviceShare",
         "dynamicresources": "muster.engine.plugins.dynamic_resources.plugin:DynamicResources",
         "drf": f"{_PLUGINS}.drf:DominantShare",
+        "extender": f"{_PLUGINS}.extender:Extender",
         "gang": f"{_PLUGINS}.gang:Gang",
         "network-topology-aware": f"{_PLUGINS}.network_topology:NetworkTopology",
         "nodegroup": f"{_PLUGINS}.node_groups:NodeGroups",
@@ -107,8 +108,6 @@ VOLCANO = Profile(
             "elect": "Volcano removed it; gangpreempt and gangreclaim make room for whole jobs",
             "reserve": "Volcano removed it; gangpreempt and gangreclaim make room for whole jobs",
             "reservation": "Volcano removed it; room that was made is held for whom it was made",
-            "extender": "it was asked for each pod and node; "
-            "write a plugin in Python: see docs/extending.md",
         }
     ),
 )

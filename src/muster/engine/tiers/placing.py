@@ -147,7 +147,9 @@ def _naming_plugins(session: Session, task: int, why: Refusal) -> Refusal:
         replace(count, subject=names) if count.reason is Reason.PLUGIN else count
         for count in why.nodes
     ]
-    return msgspec.structs.replace(why, nodes=tuple(nodes))
+    # What was free on nodes that are kept from it was never there for it.
+    room = None if why.room is None else replace(why.room, at_first=-1)
+    return msgspec.structs.replace(why, nodes=tuple(nodes), room=room)
 
 
 def once(refusals: list[Refusal]) -> tuple[Refusal, ...]:

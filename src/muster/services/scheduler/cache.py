@@ -43,6 +43,7 @@ from muster.model.build import (
 )
 from muster.model.cards import card_notes
 from muster.model.cluster_objects import PodUtilisation, RecentEviction
+from muster.model.extender import ExtenderAnswers
 from muster.model.gpu_request import gpu_groups_of
 from muster.model.pod_requirements import RequirementsCache
 from muster.model.records import (
@@ -277,6 +278,10 @@ class SchedulerCache:
     def set_utilisation(self, pods: Mapping[str, PodUtilisation]) -> None:
         """What pods really use; no reason by itself to decide again."""
         self._informers.cluster_objects.set_utilisation(pods)
+
+    def set_extender(self, answers: ExtenderAnswers | None) -> None:
+        """What an extender said of those who wait."""
+        self._wake_if_changed(self._informers.cluster_objects.set_extender(answers))
 
     def gpu_pods(self) -> Iterator[TaskRecord]:
         """Running pods of jobs that hold GPUs."""

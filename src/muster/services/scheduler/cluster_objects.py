@@ -28,6 +28,7 @@ from muster.model.cluster_objects import (
     PodUtilisation,
     RecentEviction,
 )
+from muster.model.extender import ExtenderAnswers
 from muster.model.from_api import label_selector
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class WatchedObjects:
     _refused_binds: Mapping[str, HeldBack] = field(default_factory=dict)
     _utilisation: Mapping[str, PodUtilisation] = field(default_factory=dict)
     _hyper_nodes: Mapping[str, HyperNodeRecord] = field(default_factory=dict)
+    _extender: ExtenderAnswers | None = None
     _is_stale: bool = field(default=True)
     _served_devices: bool = True
 
@@ -110,6 +112,7 @@ class WatchedObjects:
             refused_binds=self._refused_binds,
             utilisation=self._utilisation,
             hyper_nodes=self._hyper_nodes,
+            extender=self._extender,
             others={kind: _by_name(informer) for kind, informer in self._plugin_kinds.items()},
         )
 
@@ -128,6 +131,14 @@ class WatchedObjects:
         if found != self._hyper_nodes:
             self._hyper_nodes = found
             self._is_stale = True
+
+    def set_extender(self, answers: ExtenderAnswers | None) -> bool:
+        """What an extender said last; whether that is something else than before."""
+        if answers == self._extender:
+            return False
+        self._extender = answers
+        self._is_stale = True
+        return True
 
     def hold_back(
         self,

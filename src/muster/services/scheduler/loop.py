@@ -91,7 +91,7 @@ class SchedulingLoop:
     has_begun: bool = field(default=False, init=False)
     on_begin: Callable[[], Awaitable[None]] = field(default=_nothing_to_do, init=False)
     """Awaited before each cycle."""
-    on_cycle: OnDecided = field(default=_unheard, init=False)
+    on_cycle: list[OnDecided] = field(default_factory=list, init=False)
     """Called with each cycle, before its plan is carried out."""
     on_decided: OnDecided = field(default=_unheard, init=False)
     """Called with each plan that changes something, before it is carried out."""
@@ -169,7 +169,8 @@ class SchedulingLoop:
         self._memory = result.memory
         self._requeue_at_s = result.next_change_s
         decided_s = self._clock.monotonic_s()
-        await self.on_cycle(snapshot, result, now_s)
+        for hear in self.on_cycle:
+            await hear(snapshot, result, now_s)
         if result.plan != NOTHING:
             await self.on_decided(snapshot, result, now_s)
         self._committer.start(result.plan, snapshot, _recent(result.plan, snapshot, active, now_s))

@@ -16,6 +16,7 @@ from muster.base.offload import Offload
 from muster.engine.config.conf import SchedulerConf
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.memory import EMPTY, Memory
+from muster.engine.policy import Policy
 from muster.model.snapshot import ClusterSnapshot
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor
@@ -109,7 +110,7 @@ def build_observer(
     cache = SchedulerCache(informers, options, clock)
     usage = past_usage(supervisor, config, cache)
 
-    def on_conf(conf: SchedulerConf) -> None:
+    def on_conf(conf: SchedulerConf, policy: Policy) -> None:
         usage.configure(conf.usage)
 
     policy_file = policy_of_file(supervisor, config, cache, informers, on_conf)

@@ -10,7 +10,7 @@ from typing import Any, cast
 from muster import __version__
 from muster.api import kinds
 from muster.api.kinds import Kind
-from muster.api.meta import PartialObject
+from muster.api.meta import Key, PartialObject
 from muster.api.yaml_text import read_yaml
 from muster.base.log import Log
 from muster.base.spans import Collect, uncollected
@@ -22,8 +22,10 @@ from muster.engine.config.conf import SchedulerConf
 from muster.engine.config.profile import Profile
 from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import CycleResult
+from muster.engine.policy import Policy
 from muster.engine.profiles.known import conf_of, profile_of
 from muster.engine.registry import build_actions, build_policy
+from muster.engine.tiers.plugins.extender import settings_of
 from muster.engine.warm import warm_up
 from muster.foresight.journal.store import RecordedRules
 from muster.model.snapshot import ClusterSnapshot
@@ -50,6 +52,9 @@ from muster.services.scheduler.cycle_dump import (
 from muster.services.scheduler.cycle_log import CycleLog, CycleLogger
 from muster.services.scheduler.eviction_history import EvictionHistory
 from muster.services.scheduler.evictor import Evictor
+from muster.services.scheduler.extender.asker import Asker
+from muster.services.scheduler.extender.payloads import Objects
+from muster.services.scheduler.extender.server import connect_with
 from muster.services.scheduler.idle_gpus import IdleGpus
 from muster.services.scheduler.journal import Journal, store_opener
 from muster.services.scheduler.loop import ActivePolicy, SchedulingLoop
@@ -140,10 +145,13 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
         SpareRoom(cache, updater, clock),
     )
 
-    def on_conf(conf: SchedulerConf) -> None:
+    extender = _extender(supervisor, config, cache, informers)
+
+    def on_conf(conf: SchedulerConf, policy: Policy) -> None:
         report.show(conf.no_effect)
         usage.configure(conf.usage)
         utilisation.configure(conf.utilisation)
+        extender.configure(settings_of(policy))
 
     policy_file = policy_of_file(supervisor, config, cache, informers, on_conf)
     warm_up(lambda what: log.info("compiling kernels", what=what))
@@ -167,6 +175,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
 
     loop.when_ready = ready
     loop.collect = collect
+    loop.on_cycle.append(extender.note)
     if config.cycle_log_folder is not None:
         cycle_log = CycleLog(config.cycle_log_folder, config.cycle_log_files_max, log)
         supervisor.debug["journal"] = lambda: [str(file) for file in cycle_log.files()]
@@ -176,7 +185,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
         )
     if config.journal_folder is not None:
         journal = _journal(config, config.journal_folder, policy_file, log, meters)
-        loop.on_cycle = journal.note
+        loop.on_cycle.append(journal.note)
         supervisor.add(Loop("journal", journal.run), Phase.SYNCED)
     supervisor.checks.append(partial(loop.overdue, _OVERDUE_S))
     supervisor.vital_checks.append(partial(loop.overdue, _HUNG_S))
@@ -189,12 +198,26 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     supervisor.add(Loop("standby", waiting), Phase.SYNCED)
     supervisor.add(Loop("meters", partial(meters.age, clock)), Phase.SYNCED)
     supervisor.add(Loop("usage", usage.run), Phase.SYNCED)
+    supervisor.add(Loop("extender", extender.run), Phase.LEADING)
     supervisor.add(missing_groups, Phase.LEADING)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(resync, Phase.LEADING)
     supervisor.add(Loop("utilisation", partial(_followed, utilisation)), Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
     return loop
+
+
+def _extender(
+    supervisor: Supervisor,
+    config: SchedulerServiceConfig,
+    cache: SchedulerCache,
+    informers: SchedulerInformers,
+) -> Asker:
+    """What keeps the cache told of what an extender says, as soon as one is configured."""
+    objects = Objects(cache.pod, lambda name: informers.nodes.get(Key("", name)))
+    log = supervisor.log.child("extender")
+    connect = connect_with(supervisor.clock)
+    return Asker(connect, objects, cache.set_extender, supervisor.clock, config.offload, log)
 
 
 def _collect(supervisor: Supervisor, endpoint: str) -> Collect:
@@ -234,7 +257,7 @@ def policy_of_file(
     config: SchedulerServiceConfig,
     cache: SchedulerCache,
     informers: SchedulerInformers,
-    on_conf: Callable[[SchedulerConf], None],
+    on_conf: Callable[[SchedulerConf, Policy], None],
 ) -> ActiveConf:
     """The policy of the configuration, read again when it changes; what its plugins name is
     watched. `on_conf` is told each configuration that can be used.
@@ -254,7 +277,7 @@ def policy_of_file(
     def parse_policy(text: str, file: str) -> ActivePolicy:
         conf = conf_of(config.options.profile, text, file)
         made = active_policy(conf, config.options)
-        on_conf(conf)
+        on_conf(conf, made.policy)
         wanted = sorted(made.policy.watches, key=lambda kind: kind.full_name)
         return replace(made, informers=tuple(map(watched, wanted)))
 

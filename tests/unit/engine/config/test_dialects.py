@@ -72,15 +72,12 @@ def test_a_misspelled_switch_plugin_or_argument_is_told_with_those_that_exist() 
     conf = _read(
         "actions: allocate\ntiers:\n- plugins:\n"
         "  - {name: gang, enableJobRedy: false}\n"
-        "  - {name: extender}\n"
+        "  - {name: reservation}\n"
         "  - {name: binpack, arguments: {binpack.weihgt: 3}}\n"
     )
     switch, plugin, argument = map(str, conf.no_effect)
     assert "enableJobRedy: no such switch" in switch
-    assert (
-        'no plugin "extender" (it was asked for each pod and node; write a plugin in Python'
-        in plugin
-    )
+    assert 'no plugin "reservation" (Volcano removed it; room that was made is held' in plugin
     assert "binpack.weihgt: unknown key; known are binpack.cpu" in argument
     assert [entry.name for entry in conf.tiers[0]] == ["gang", "binpack"]
 

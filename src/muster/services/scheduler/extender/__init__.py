@@ -1,0 +1,1 @@
+"""Asks a server of the cluster's own, beside the cycles (Volcano's `extender`)."""
