@@ -254,11 +254,28 @@ def test_a_failed_bind_request_is_replaced_by_a_new_one() -> None:
         await lab.cluster.writer.patch(
             BIND_REQUEST, Key("default", "job-0"), failed, subresource="status"
         )
-        await lab.clock.sleep(3.0)
+        unbound = {"type": "PodBound", "status": "False", "reason": "BindingError"}
+        unbound["lastTransitionTime"] = "2020-01-01T00:00:00Z"
+        await lab.cluster.writer.patch(
+            POD,
+            Key("default", "job-0"),
+            {"status": {"conditions": [unbound]}},
+            subresource="status",
+        )
+        await lab.clock.sleep(13.0)  # it is held back for ten
         (after,) = await lab.all(BIND_REQUEST)
         assert after["metadata"]["uid"] != before["metadata"]["uid"]
         await lab.cluster.start(_service(lab, "binder"))
         await lab.until_running("job", 1)
+
+        async def says_so() -> bool:
+            """What was said of the attempt that failed does not stay."""
+            conditions = (await lab.get(POD, "job-0"))["status"]["conditions"]
+            return ("PodBound", "True", "Bound") in {
+                (one["type"], one["status"], one.get("reason")) for one in conditions
+            }
+
+        await lab.until(says_so)
 
     in_lab(scenario, Setting(nodes=TWO_NODES.nodes, without=ALONE))
 

@@ -16,6 +16,7 @@ from muster.engine import gang
 from muster.engine.hooks import LEAST_FRAGMENTATION, Dependence, NodeSubset
 from muster.engine.policy import LASTING, PLACEMENT
 from muster.engine.session import Session
+from muster.model.bounds import queue_bounds
 from muster.model.ledger import NO_SHARES
 from muster.model.reasons import (
     AMONG_OTHERS,
@@ -32,6 +33,7 @@ from muster.numerics import fit, fragmentation, gpu_shares
 from muster.numerics.allocate_state import Preferences
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import CPU, GPU, GPU_UNIT
+from muster.numerics.queue_bounds import OVER_LIMIT, WITHIN, broken_bound
 
 _PLACES = {fit.OUTSIDE: (Reason.OUTSIDE_DOMAIN, ""), fit.SLOTS: (Reason.POD_SLOTS, "")}
 """What nodes are counted for that is the same for all shapes."""
@@ -254,8 +256,8 @@ def no_node(session: Session, shortage: Shortage, leaf: int, found: int, minimum
         sub_group=sub_group,
         found=found,
         minimum=minimum,
-        nodes=_histogram(session, shortage),
-        evidence=_evidence(session, shortage),
+        nodes=_histogram(session, shortage, leaf),
+        evidence=tuple(one for one in _evidence(session, shortage) if one.free < one.need),
         room=room,
     )
 
@@ -320,9 +322,10 @@ def _is_of_one_shape(session: Session, leaves: Sequence[int]) -> bool:
     return len(np.unique(snapshot.tasks.shape[rows])) == 1
 
 
-def _histogram(session: Session, shortage: Shortage) -> tuple[NodeCount, ...]:
+def _histogram(session: Session, shortage: Shortage, leaf: int) -> tuple[NodeCount, ...]:
     counts, names = shortage.counts, session.snapshot.axis.names
     rest = Reason.SHARED_GPU if shortage.shape.is_shared else Reason.PLUGIN
+    bound = _bound_on_nodes(session, shortage.shape, leaf) if counts[fit.OTHERS] else ""
     nodes: dict[tuple[Reason, str], int] = {}
     alone: dict[tuple[Reason, str], int] = {}
     refused = shortage.codes[shortage.codes != Reason.NONE]
@@ -338,9 +341,29 @@ def _histogram(session: Session, shortage: Shortage) -> tuple[NodeCount, ...]:
         key = _PLACES.get(place, (rest, ""))
         if place >= fit.COLUMNS:
             key = (Reason.RESOURCES, names[place - fit.COLUMNS])
+        elif place == fit.OTHERS and bound:
+            key = (Reason.QUEUE_ON_NODE, bound)
         nodes[key] = nodes.get(key, 0) + int(counts[place])
     found = [NodeCount(key[0], n, key[1], alone.get(key, 0)) for key, n in nodes.items()]
     return tuple(sorted(found, key=lambda count: (-count.nodes, count.reason, count.subject)))
+
+
+def _bound_on_nodes(session: Session, shape: Shape, leaf: int) -> str:
+    """The bound of a queue that a request for GPU memory breaks on nodes that have room, where GPUs
+    are smaller and the same memory is more of one; "" where it breaks none.
+    """
+    if shape.gpu.kind is not GpuKind.MEMORY:
+        return ""
+    snapshot = session.snapshot
+    job, bounds = int(snapshot.leaves.job[leaf]), queue_bounds(session.ledger)
+    queue, is_preemptible = int(snapshot.jobs.queue[job]), bool(snapshot.jobs.is_preemptible[job])
+    for price in snapshot.demand.placed_units[snapshot.demand.sharing[shape.row]].astype(float):
+        which, above, _ = broken_bound(bounds, queue, price, is_preemptible)
+        if which != WITHIN:
+            record = snapshot.queues.records[above]
+            bound = "limit" if which == OVER_LIMIT else "quota"
+            return f"{bound} of queue {record.display_name or record.name}"
+    return ""
 
 
 def _taint(session: Session, shortage: Shortage) -> str:

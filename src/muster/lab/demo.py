@@ -152,8 +152,8 @@ class Demo:
         self._expect(step, "only what is needed is taken", 0 < taken <= 17, f"{taken} pods")
         self.echo(f"   {taken} burst pods gave way; the events on their group say to whom")
         for text in (await self._messages("Evict"))[:1]:
-            said = text.splitlines()[0].removeprefix("(combined from similar events): ")
-            self.echo(f"   event: {said}")
+            lines = text.removeprefix("(combined from similar events): ").splitlines()
+            self.echo(f"   event: {' '.join(dict.fromkeys((lines[0], lines[-1])))}")
 
     async def _consolidation(self, step: str) -> None:
         await self._apply("6-large.yaml")

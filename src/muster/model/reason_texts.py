@@ -143,8 +143,8 @@ _NODE_WORDS: dict[Reason, tuple[str, str]] = {
         "have GPUs with too little memory",
     ),
     Reason.QUEUE_ON_NODE: (
-        "would take the queue over its bounds",
-        "would take the queue over its bounds",
+        "has smaller GPUs, of which it would go over the {subject}",
+        "have smaller GPUs, of which it would go over the {subject}",
     ),
     Reason.WORKER_LABEL: ("lacks the worker label", "lack the worker label"),
     Reason.PLUGIN: ("is refused by a plugin", "are refused by a plugin"),

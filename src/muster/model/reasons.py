@@ -43,7 +43,8 @@ class Reason(IntEnum):
     """The node's GPUs are of the wrong kind: MIG, DRA, or none."""
     GPU_MEMORY_UNKNOWN = 18
     QUEUE_ON_NODE = 19
-    """The queue may not hold the task at the price this node's GPUs give it."""
+    """The queue may not hold the task at the price this node's GPUs give it: the subject is "limit
+    of queue NAME" or "quota of queue NAME"."""
     WORKER_LABEL = 20
     PLUGIN = 21
     OUTSIDE_DOMAIN = 22

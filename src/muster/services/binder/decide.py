@@ -140,13 +140,15 @@ class Decider:
     def _failure(self, attempt: BindAttempt, states: Mapping[str, State]) -> "FailedAttempt | None":
         """Why the attempt goes no further: a step failed, or the time of one, or of all, is up."""
         request, pod, times = attempt.request, attempt.pod, attempt.times
-        for state in states.values():
+        for name, state in states.items():
             if isinstance(state, Failed):
-                return FailedAttempt(request, pod, state.why, times, state.writes)
+                why = f"{step_failed(name, attempt)}{state.why}"
+                return FailedAttempt(request, pod, why, times, state.writes)
         is_late = times.now_s >= self._deadline_s(attempt)
-        for state in states.values():
+        for name, state in states.items():
             if isinstance(state, Waiting) and (is_late or times.now_s >= state.until_s):
-                return FailedAttempt(request, pod, f"gave up waiting: {state.why}", times)
+                why = f"{step_failed(name, attempt)}gave up waiting: {state.why}"
+                return FailedAttempt(request, pod, why, times)
         unready = [name for name, state in states.items() if isinstance(state, NeedsWrites)]
         if is_late and unready:
             took_s = self.settings.bind_timeout_s
@@ -188,6 +190,22 @@ class FailedAttempt:
     writes: tuple[Write, ...] = ()
 
 
+_PLUGINS = {
+    "volumes": "volumebinding",
+    "dynamic_resources": "dynamicresources",
+    "gpu_sharing": "gpusharing",
+}
+"""Preparations by KAI's names of them."""
+
+
+def step_failed(name: str, attempt: BindAttempt) -> str:
+    """What KAI says first of a preparation that failed."""
+    groups = attempt.request.spec.selected_gpu_groups
+    if name == "reserve_gpu" and groups:
+        return f"failed to reserve GPUs for pod <{attempt.pod.key}> in gpu group <{groups[0]}>: "
+    return f"plugin {_PLUGINS[name]} failed in PreBind: " if name in _PLUGINS else ""
+
+
 def is_bound(request: BindRequest, cluster: ClusterView) -> bool:
     """Whether the pod that the request is about is on a node."""
     pod = cluster.pod(request.pod)
@@ -197,6 +215,17 @@ def is_bound(request: BindRequest, cluster: ClusterView) -> bool:
 def finished(request: BindRequest) -> Write:
     """What is said on a request whose pod is bound."""
     return _status(request, SUCCEEDED, "")
+
+
+def taken_back(pod: Pod, now_s: float) -> Write | None:
+    """What is said on a pod that is bound after all, and shows that it could not be."""
+    failed = pod.status.condition(names.CONDITION_POD_BOUND)
+    if failed is None or failed.status != "False" or not pod.spec.node_name:
+        return None
+    text = f"Pod bound successfully to node {pod.spec.node_name}"
+    bound = condition(names.CONDITION_POD_BOUND, True, names.REASON_BOUND, text, rfc3339(now_s))
+    patch = {"status": {"conditions": [bound]}}
+    return Patch(POD, pod.key, patch, "status", merges_lists=True, uid=pod.metadata.uid)
 
 
 def bind_annotations(request: BindRequest) -> Mapping[str, str]:

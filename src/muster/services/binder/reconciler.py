@@ -34,6 +34,7 @@ from muster.services.binder.decide import (
     Wait,
     finished,
     is_bound,
+    taken_back,
 )
 from muster.services.binder.gpu_users import restored_labels
 from muster.services.binder.group_claims import given_up
@@ -65,6 +66,10 @@ class NotOurs(Exception):
     """What is to be written is somebody else's."""
 
 
+class NotBound(Exception):
+    """The server will not have the pod on the node."""
+
+
 @dataclass(slots=True)
 class BindRequestReconciler:
     """Brings one bind request to its end. That the pod is bound is noted on it by `bound`."""
@@ -90,7 +95,7 @@ class BindRequestReconciler:
             return Result(requeue_after_s=early_s)
         try:
             return await self._make(request, await self._next_move(request))
-        except (ApiError, NotOurs) as refused:
+        except (ApiError, NotOurs, NotBound) as refused:
             if isinstance(refused, ApiError) and refused.is_passing:
                 raise
             # No retry changes that answer: the attempt has failed.
@@ -184,6 +189,12 @@ class BindRequestReconciler:
             # Bound by somebody, or on its way out: the next look, at a newer copy, will tell.
             if "already assigned" not in str(conflict):
                 raise
+        except ApiError as refused:
+            if refused.is_passing:
+                raise
+            # KAI's words first.
+            why = f"failed to bind pod <{request.pod}> to node <{node}>: {refused}"
+            raise NotBound(why) from refused
         # The event that shows the pod on its node brings us back, to say so on the request.
         return DONE
 
@@ -203,7 +214,8 @@ class BindRequestReconciler:
 
 @dataclass(frozen=True, slots=True)
 class FinishReconciler:
-    """Notes on a bind request that its pod is bound, behind the pods that wait to be.
+    """Notes on a bind request that its pod is bound, behind the pods that wait to be; and on a pod
+    that said it could not be.
 
     A note that is lost with this process is written by the next one, which sees the bound pod.
     When it could not be written for long, the name may be that of another request by now.
@@ -223,7 +235,15 @@ class FinishReconciler:
                 written = await execute(finished(request), self._writer)
                 if isinstance(written, BindRequest):
                     self._freshness.wrote(written, sent_s)
+            await self._take_back(request)
         return DONE
+
+    async def _take_back(self, request: BindRequest) -> None:
+        pod = self._cluster.pod(request.pod)
+        said = None if pod is None else taken_back(pod, self._clock.now_s())
+        if said is not None:
+            with suppress(NotFound, Conflict):
+                await execute(said, self._writer)
 
 
 @dataclass(frozen=True, slots=True)

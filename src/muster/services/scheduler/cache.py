@@ -54,9 +54,11 @@ from muster.model.records import (
     TaskRecord,
     queue_amounts,
 )
+from muster.model.requests import request_of
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ACTIVE_USED, TaskStatus
 from muster.model.tables import ClusterTables
+from muster.numerics.axis import GPU_UNIT
 from muster.services.scheduler.assumptions import Assumption, Assumptions, is_shown
 from muster.services.scheduler.backoffs import Backoffs, RefusalInformers
 from muster.services.scheduler.batch_objects import BatchPodGroup, BatchQueue
@@ -641,6 +643,12 @@ class SchedulerCache:
         if not record.parent:
             return None
         return msgspec.structs.replace(record, parent=_SYNTHETIC_PARENT)
+
+    def asks_of(self, pod: Pod) -> Mapping[str, int]:
+        """What a pod asks for, parts of GPUs and MIG instances as the GPUs that they count for."""
+        amounts, gpu = request_of(pod, self._claims(pod))
+        counted = gpu.portion * gpu.devices if gpu.is_shared else gpu.mig_slices * GPU_UNIT
+        return {**amounts, "gpu": amounts.get("gpu", 0) + counted}
 
     def _claims(self, pod: Pod) -> dict[str, ResourceClaim]:
         claims = self._informers.claims

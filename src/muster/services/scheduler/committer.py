@@ -26,6 +26,7 @@ from muster.base.log import Log
 from muster.base.timefmt import rfc3339
 from muster.client.errors import AlreadyExists, ApiError, Deposed, Unreachable
 from muster.client.events import Recorder, reference_to
+from muster.engine.explain import FairShares
 from muster.engine.plan import Bind, Evict, Nominate, Plan
 from muster.model.charges import Charge
 from muster.model.cluster_objects import RecentEviction
@@ -38,6 +39,7 @@ from muster.services.scheduler.assumptions import Assumption
 from muster.services.scheduler.bind_requests import Binder
 from muster.services.scheduler.cache import NotCached, SchedulerCache
 from muster.services.scheduler.eviction_history import EvictionHistory, PlannedEvictions
+from muster.services.scheduler.eviction_texts import QueueStandings
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.manifests import binding_error_condition, decided_devices
 from muster.services.scheduler.meters import SchedulerMeters
@@ -55,6 +57,13 @@ class _Grant(NamedTuple):
 
     gpu: GpuRequest
     charge: Charge
+
+
+class _Decided(NamedTuple):
+    """Where evictions come from: a plan, and how queues stood when it was made."""
+
+    plan: int
+    standings: QueueStandings | None
 
 
 @dataclass(slots=True)
@@ -95,18 +104,24 @@ class Committer:
     _is_stopping: bool = field(default=False, init=False)
 
     def start(
-        self, plan: Plan, snapshot: ClusterSnapshot, recent: Mapping[str, RecentEviction]
+        self,
+        plan: Plan,
+        snapshot: ClusterSnapshot,
+        recent: Mapping[str, RecentEviction],
+        shares: FairShares | None = None,
     ) -> None:
         """Let the plan count from now on, and have it written.
 
         `recent` is what later cycles must know of evictions, by pod, where budgets look back.
+        `shares` is what is told to those who are evicted.
         """
         number = next(self._plans)
         for job, binds in _by_job(plan.binds).items():
             gang = _Gang(job, number, [(bind, _grant(bind, snapshot)) for bind in binds])
             if self._assume_gang(gang):
                 self._begin(self._bind_gang(gang), f"bind {job}")
-        self._start_evictions(plan, recent, number)
+        standings = None if shares is None else QueueStandings(snapshot.queues, shares)
+        self._start_evictions(plan, recent, _Decided(number, standings))
         for request in list(self._cache.stale_bind_requests()):
             uid = request.metadata.uid
             if uid not in self._deleting:
@@ -255,7 +270,7 @@ class Committer:
     # -- evicting --------------------------------------------------------------------------------
 
     def _start_evictions(
-        self, plan: Plan, recent: Mapping[str, RecentEviction], number: int
+        self, plan: Plan, recent: Mapping[str, RecentEviction], decided: _Decided
     ) -> None:
         """All victims count as leaving before the first is asked to."""
         victims = [evict for evict in plan.evictions if self._is_there(evict)]
@@ -264,7 +279,7 @@ class Committer:
         if victims:
             counted = {evict.task: recent[evict.task] for evict in victims if evict.task in recent}
             planned = self._history.plan(counted) if counted else None
-            self._begin(self._evict_all(victims, plan.nominations, planned, number), "evict")
+            self._begin(self._evict_all(victims, plan.nominations, planned, decided), "evict")
 
     def _is_there(self, evict: Evict) -> bool:
         """Else it has left by itself."""
@@ -276,7 +291,7 @@ class Committer:
         victims: Sequence[Evict],
         nominations: Iterable[Nominate],
         planned: PlannedEvictions | None,
-        number: int,
+        decided: _Decided,
     ) -> None:
         actors: dict[str, list[Evict]] = {}
         for evict in victims:
@@ -289,7 +304,7 @@ class Committer:
                     await planned.begin()
                 await asyncio.gather(
                     *(
-                        self._evict_for(actor, group, waiting.get(actor, ()), number, gone)
+                        self._evict_for(actor, group, waiting.get(actor, ()), decided, gone)
                         for actor, group in actors.items()
                     )
                 )
@@ -302,14 +317,14 @@ class Committer:
         actor: str,
         victims: Sequence[Evict],
         waiting: Sequence[Nominate],
-        number: int,
+        decided: _Decided,
         gone: list[str],
     ) -> None:
         """Into `gone` come those that went. What a write raises is contained by the evictor; what
         else goes wrong is this beneficiary's, and its victims are read again.
         """
         try:
-            evicted = await self._evictor.evict_for(actor, victims, number)
+            evicted = await self._evictor.evict_for(actor, victims, *decided)
             gone += [evict.task for evict in evicted.gone]
             for nomination in waiting if evicted.refused is None else ():
                 self._record_pipelined_event(nomination)

@@ -21,12 +21,13 @@ from muster.client.events import Recorder, reference_to
 from muster.client.write import Deletion, Writer
 from muster.engine.plan import Evict
 from muster.services.scheduler.cache import SchedulerCache
-from muster.services.scheduler.manifests import disruption_condition, refused_disruption_condition
-from muster.services.scheduler.messages import (
+from muster.services.scheduler.eviction_texts import (
+    QueueStandings,
     eviction_annotations,
     eviction_message,
-    owner_reference,
 )
+from muster.services.scheduler.manifests import disruption_condition, refused_disruption_condition
+from muster.services.scheduler.messages import owner_reference
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.refusals import Cause, Refused, cause_of, refusal_of
@@ -52,6 +53,7 @@ class _Round:
     plan: int
     sizes: Counter[str]
     """Victims of each job."""
+    standings: QueueStandings | None = None
     gone: list[Evict] = field(default_factory=list)
     refused: Refused | None = None
     """The first refusal: from then on nobody else begins."""
@@ -83,9 +85,16 @@ class Evictor:
     _meters: SchedulerMeters
     _recorder: Recorder | None
 
-    async def evict_for(self, actor: str, victims: Iterable[Evict], plan: int) -> Evicted:
+    async def evict_for(
+        self,
+        actor: str,
+        victims: Iterable[Evict],
+        plan: int,
+        standings: QueueStandings | None = None,
+    ) -> Evicted:
         """Ask the victims to leave, in turn with what else `plan` and others write. All count as
-        leaving by now; those that are not asked to go are forgotten again.
+        leaving by now; those that are not asked to go are forgotten again. They are told how
+        queues stood when it was decided.
 
         The first refusal ends it: the beneficiary cannot start without all of them, so nobody else
         is made to leave for nothing.
@@ -93,7 +102,7 @@ class Evictor:
         listed = list(victims)
         found = ((self._cache.pod(evict.task), evict) for evict in listed)
         present = [(pod, evict) for pod, evict in found if pod is not None and not pod.has_ended]
-        evictions = _Round(plan, Counter(evict.job for evict in listed))
+        evictions = _Round(plan, Counter(evict.job for evict in listed), standings)
         for side_by_side in (present[:1], present[1:]):
             await asyncio.gather(*(self._evict_next(evictions, *one) for one in side_by_side))
         if evictions.refused is not None:
@@ -120,7 +129,7 @@ class Evictor:
         if attempt.is_spared:
             self._spare(attempt)
         elif refused is None:
-            self._record_evicted_event(pod, evict, evictions.sizes[evict.job])
+            self._record_evicted_event(pod, evict, evictions)
             evictions.gone.append(evict)
         else:
             self._refuse(pod, refused, attempt.is_marked)
@@ -139,7 +148,8 @@ class Evictor:
         self._updater.cancel(POD, pod.key)  # what was said of an earlier attempt
         try:
             if self._options.marks_evicted_pods and not attempt.is_marked:
-                condition = disruption_condition(self._message(pod, evict), self._now())
+                said = self._message(pod, evict, evictions.standings)
+                condition = disruption_condition(said, self._now())
                 await self._writer.set_condition(POD, pod.key, condition, uid=pod.metadata.uid)
                 attempt.is_marked = True
             if evictions.refused is not None:  # while this was written
@@ -182,7 +192,7 @@ class Evictor:
     def _now(self) -> str:
         return rfc3339(self._clock.now_s())
 
-    def _record_evicted_event(self, pod: Pod, evict: Evict, gang_size: int) -> None:
+    def _record_evicted_event(self, pod: Pod, evict: Evict, evictions: _Round) -> None:
         group = self._cache.pod_group(evict.job)
         if group is None:
             return
@@ -190,7 +200,8 @@ class Evictor:
         self._meters.evicted(group, self._options.pool_name, evict.action, now_s)
         if self._recorder is None:
             return
-        message, notes = self._message(pod, evict), eviction_annotations(evict, gang_size)
+        message = self._message(pod, evict, evictions.standings)
+        notes = eviction_annotations(evict, evictions.sizes[evict.job])
         told = (reference_to(POD_GROUP, group), reference_to(POD, pod), owner_reference(group))
         for about in told:
             if about is not None:
@@ -198,6 +209,7 @@ class Evictor:
                     about, "Normal", names.REASON_EVICT, message, notes, folds=False
                 )
 
-    def _message(self, pod: Pod, evict: Evict) -> str:
+    def _message(self, pod: Pod, evict: Evict, standings: QueueStandings | None) -> str:
         actor = self._cache.pod_group(evict.actor) if evict.actor else None
-        return eviction_message(pod, evict, actor, self._cache.pod_group(evict.job))
+        group = self._cache.pod_group(evict.job)
+        return eviction_message(pod, evict, actor, group, standings)

@@ -4,7 +4,7 @@ Our own sentence follows KAI's. Where KAI has none, ours stands alone.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from muster.api import names
@@ -33,6 +33,8 @@ class Waiter:
     group: PodGroup | None = None
     pod: str = ""
     """The first that waits, as namespace/name."""
+    asks: Mapping[str, int] = field(default_factory=dict)
+    """What it asks for, in the axis' units, its GPUs as a queue is charged for them."""
 
 
 def kai_reason(reason: PublicReason) -> str:
@@ -45,8 +47,10 @@ def kai_reason(reason: PublicReason) -> str:
 def kai_sentence(reason: PublicReason, who: Waiter) -> str:
     """KAI's sentence; "" where it has none that ours does not begin with."""
     refusal = reason.refusal
-    if refusal is None:
+    if refusal is None or reason.code is Code.BEHIND_OTHERS:
         return ""
+    if of_pod := _of_pod(refusal, who):
+        return _of_group(refusal, who, of_pod)
     match refusal.reason:
         case Reason.TOO_FEW_TASKS | Reason.GATED:
             return _not_ready(refusal)
@@ -64,20 +68,32 @@ def kai_sentence(reason: PublicReason, who: Waiter) -> str:
         case Reason.UNKNOWN_SUB_GROUP:
             where = f" in PodGroup {who.group.key}" if who.group is not None else ""
             return f'Pod references subgroup "{refusal.subject}", which does not exist{where}.'
-        case Reason.CONFIG_MAP_MISSING:
-            return f"Missing required configmaps: [{refusal.subject}]."
-        case Reason.VOLUME_MISSING:
-            return f'persistentvolumeclaim "{refusal.subject}" not found.'
-        case Reason.VOLUME_CLAIM_UNUSABLE:
-            return "pod has unbound immediate PersistentVolumeClaims."
-        case Reason.TOO_LARGE if refusal.evidence:
-            return _too_large(refusal, who.pool)
-        case Reason.NO_NODE if reason.code is not Code.BEHIND_OTHERS:
-            return _no_node(refusal, who)
         case Reason.TOPOLOGY_FULL | Reason.TOPOLOGY_UNLABELLED if who.group is not None:
             return _outside_topology(refusal, who.group)
         case _:
             return ""
+
+
+_STAND_ALONE = frozenset({Reason.TOO_FEW_TASKS, Reason.GATED, Reason.UNKNOWN_SUB_GROUP})
+"""KAI says these in events of their own, without its word in front."""
+
+
+def prefix(reason: PublicReason, who: Waiter) -> str:
+    """What KAI says first of a group that it cannot schedule: its word for why."""
+    refusal = reason.refusal
+    if refusal is None or refusal.reason in _STAND_ALONE or not kai_sentence(reason, who):
+        return ""
+    if refusal.reason in _NODE_GROUPS and _node_group(refusal):
+        return "Unable to schedule podgroup: "  # Of more than one thing that it has to say.
+    return f"{kai_reason(reason)}: "
+
+
+def lead(reason: PublicReason, who: Waiter) -> str:
+    """What is said of a group alone, in front of what is said of its pod."""
+    refusal = reason.refusal
+    if refusal is None or not who.pod or refusal.minimum > 1 or not _of_pod(refusal, who):
+        return ""
+    return f"{prefix(reason, who)}{_not_found(who)}"
 
 
 def kai_details(reason: PublicReason) -> Mapping[str, Any]:
@@ -154,7 +170,7 @@ def _unit(resource: str) -> tuple[str, str, int]:
     return _UNITS.get(resource, (resource, f" {resource}", 1))
 
 
-def _number(resource: str, units: int) -> str:
+def _number(resource: str, units: float) -> str:
     _, _, size = _unit(resource)
     return "Unlimited" if units < 0 else f"{units / size:.3f}".rstrip("0").rstrip(".")
 
@@ -181,10 +197,35 @@ def _over_quota(refusal: Refusal) -> str:
     )
 
 
-def _no_node(refusal: Refusal, who: Waiter) -> str:
-    because = f"no nodes with enough resources were found{_node_counts(refusal)}."
+def _of_pod(refusal: Refusal, who: Waiter) -> str:
+    """What keeps one pod from every node; "" of what is not about a pod."""
+    match refusal.reason:
+        case Reason.NO_NODE:
+            return f"no nodes with enough resources were found{_node_counts(refusal)}."
+        case Reason.TOO_LARGE if refusal.evidence:
+            return _not_met(who, "MaxNodePoolResources", _too_large(refusal, who))
+        case Reason.CONFIG_MAP_MISSING:
+            missing = f"Missing required configmaps: [{refusal.subject}]"
+            return _not_met(who, "ConfigMap", missing)
+        case Reason.VOLUME_MISSING:
+            missing = f'persistentvolumeclaim "{refusal.subject}" not found'
+            return _not_met(who, "VolumeBinding", missing)
+        case Reason.VOLUME_CLAIM_UNUSABLE:
+            unbound = "pod has unbound immediate PersistentVolumeClaims"
+            return _not_met(who, "VolumeBinding", unbound)
+        case _:
+            return ""
+
+
+def _not_met(who: Waiter, which: str, why: str) -> str:
+    """What KAI finds before it looks at nodes."""
+    pod = f" for pod {who.pod}" if who.pod else ""
+    return f"Scheduling conditions were not met{pod}:\n{which}: {why}."
+
+
+def _of_group(refusal: Refusal, who: Waiter, because: str) -> str:
     if refusal.minimum <= 1:
-        return f"{lead(who)}{because}"
+        return f"{_not_found(who)}{because}"
     if refusal.sub_group not in ("", DEFAULT_SUB_GROUP):
         return (
             f"Resources were found for {refusal.found} pods from all sub-groups while sub-group "
@@ -197,6 +238,14 @@ def _no_node(refusal: Refusal, who: Waiter) -> str:
     )
 
 
+def _not_found(who: Waiter) -> str:
+    return f"Resources were not found for pod {who.pod} due to: " if who.pod else ""
+
+
+_JOINED = ". \n"
+"""Between the things that KAI has to say."""
+
+
 def _node_counts(refusal: Refusal) -> str:
     """What keeps nodes off, in the words of KAI and of Kubernetes' filters that it runs."""
     counts: dict[str, int] = {}
@@ -204,7 +253,7 @@ def _node_counts(refusal: Refusal) -> str:
         if words := _node_words(one):
             counts[words] = counts.get(words, 0) + one.nodes
     told = sorted(f"{nodes} {words}" for words, nodes in counts.items())
-    return f": {', '.join(told)}" if told else ""
+    return f": {_JOINED.join(told)}" if told else ""
 
 
 def _node_words(count: NodeCount) -> str:
@@ -218,10 +267,20 @@ def _node_words(count: NodeCount) -> str:
             return f"{lacks}{_unit(count.subject)[0]}"
         case Reason.SHARED_GPU:
             return f"{lacks}GPUs"
+        case Reason.QUEUE_ON_NODE:
+            return _over_on_node(*count.subject.split(" of queue ", 1))
         case Reason.GPU_TOO_SMALL:
             return f"{lacks}GPU memory"
         case other:
             return _OF_FILTERS.get(other, "")
+
+
+def _over_on_node(bound: str, queue: str) -> str:
+    why, details = names.REASON_OVER_LIMIT, f"{queue} quota has reached the allowable limit of GPUs"
+    if bound == "quota":
+        why = names.REASON_NON_PREEMPTIBLE_OVER_QUOTA
+        details = "Non-preemptible workload is over quota"
+    return f"node does not have enough capacity. Reason: {why}, Details: {details}"
 
 
 _OF_FILTERS: Mapping[Reason, str] = {
@@ -245,9 +304,7 @@ _OF_FILTERS: Mapping[Reason, str] = {
 """Where KAI names the node or the pod too, what comes before the names."""
 
 
-def lead(who: Waiter) -> str:
-    """What is said of a group in front of what is said of its pod."""
-    return f"Resources were not found for pod {who.pod} due to: " if who.pod else ""
+_NODE_GROUPS = frozenset({Reason.TOPOLOGY_FULL, Reason.TOPOLOGY_UNLABELLED})
 
 
 def _outside_topology(refusal: Refusal, group: PodGroup) -> str:
@@ -255,22 +312,52 @@ def _outside_topology(refusal: Refusal, group: PodGroup) -> str:
     own = part.topology_constraint if part is not None else None
     constraint: TopologyConstraint = own or group.spec.topology_constraint
     of_part = f", subgroup {part.name}" if part is not None else ""
-    return (
+    wish = (
         f"topology {constraint.topology}, requirement {constraint.required_topology_level} "
-        f"couldn't be satisfied for job <{group.key}>{of_part}."
+        f"couldn't be satisfied for job <{group.key}>{of_part}"
+    )
+    return f"{_JOINED.join(filter(None, (_node_group(refusal), wish)))}."
+
+
+def _node_group(refusal: Refusal) -> str:
+    """Of the domain that has most of what is asked for: its places, or what it lacks."""
+    if refusal.found and refusal.evidence:
+        domain = refusal.evidence[0].where
+        return (
+            f"node-group {domain} can allocate only {refusal.found} of {refusal.minimum} required "
+            "pods"
+        )
+    lacks = "node-group(s) didn't have enough"
+    return _JOINED.join(
+        f"{lacks} of mig profile: {one.resource}"
+        if one.resource.startswith(names.RESOURCE_MIG_PREFIX)
+        else f"{lacks} resources: {_unit(one.resource)[0]}"
+        for one in refusal.evidence
     )
 
 
-def _too_large(refusal: Refusal, pool: str) -> str:
+def _too_large(refusal: Refusal, who: Waiter) -> str:
     most = refusal.evidence[0]
+    asks = f"The pod {who.pod} requires {amounts(who.asks)}. " if who.asks else ""
     word = {"gpu": "GPU", "cpu": "CPU"}.get(most.resource, most.resource)
     if not most.free:
-        return f"No node in the {pool} node-pool has {word} resources."
+        return f"{asks}No node in the {who.pool} node-pool has {word} resources"
     unit = {"cpu": " cores", "memory": " GB"}.get(most.resource, "")
     return (
-        f"Max {word} resources available in a single node in the {pool} node-pool is topped at "
-        f"{_number(most.resource, most.free)}{unit}."
+        f"{asks}Max {word} resources available in a single node in the {who.pool} node-pool is "
+        f"topped at {_number(most.resource, most.free)}{unit}"
     )
+
+
+def amounts(units: Mapping[str, float]) -> str:
+    """GPUs, cores and gigabytes, then what else there is."""
+    gpu, cpu, memory = (_number(name, units.get(name, 0)) for name in ("gpu", "cpu", "memory"))
+    others = (
+        f", {name}: {_number(name, count)}"
+        for name, count in units.items()
+        if name not in _UNITS and name != "pods"
+    )
+    return f"GPU: {gpu}, CPU: {cpu} (cores), memory: {memory} (GB){''.join(others)}"
 
 
 def _resource_list(resource: str, units: int) -> dict[str, str]:

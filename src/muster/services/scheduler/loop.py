@@ -173,7 +173,8 @@ class SchedulingLoop:
             await hear(snapshot, result, now_s)
         if result.plan != NOTHING:
             await self.on_decided(snapshot, result, now_s)
-        self._committer.start(result.plan, snapshot, _recent(result.plan, snapshot, active, now_s))
+        recent = _recent(result.plan, snapshot, active, now_s)
+        self._committer.start(result.plan, snapshot, recent, result.fair_shares)
         self._reporter.report(result)
         ended_s = self._clock.monotonic_s()
         self.last = (snapshot, result, now_s)

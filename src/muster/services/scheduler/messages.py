@@ -14,7 +14,6 @@ from muster.api.core import Pod
 from muster.api.podgroup import PodGroup, SchedulingCondition
 from muster.base.parse_int import parse_int
 from muster.base.timefmt import rfc3339
-from muster.engine.plan import Evict
 from muster.model.build import staleness_grace_s
 from muster.model.public_reasons import PublicReason, Why
 from muster.model.reason_codes import Code
@@ -25,6 +24,7 @@ from muster.services.scheduler.kai_texts import (
     kai_sentence,
     lead,
     node_pool,
+    prefix,
     stale,
 )
 
@@ -58,7 +58,7 @@ class UnschedulableMessage:
     pool: str = ""
     """What is said before everything."""
     lead: str = ""
-    """Of the group's text alone: it names one pod of them."""
+    """Of the group's text alone, in front of what is said of its pod."""
 
     @property
     def of_pods(self) -> "UnschedulableMessage":
@@ -74,13 +74,17 @@ class UnschedulableMessage:
 
     def _names_the_same(self, message: str) -> bool:
         dominant = self.dominant
-        if dominant.code in _OF_ROOM and any(f"{code}. " in message for code in _OF_ROOM):
+        if dominant.code in _OF_ROOM and any(_names(message, code) for code in _OF_ROOM):
             return True
-        is_of_it = f"{dominant.code}. " in message and dominant.subject in message
+        is_of_it = _names(message, dominant.code) and dominant.subject in message
         if dominant.code is not Code.ABOVE_LIMIT:
             return is_of_it
         bound = "limit" if "limit" in dominant.evidence else "quota"
         return is_of_it and f"({bound}" in message
+
+
+def _names(message: str, code: Code) -> bool:
+    return f"{code}. " in message or f"{code}: " in message
 
 
 _ANYBODY = Waiter()
@@ -93,18 +97,29 @@ def unschedulable_message(
     what makes the pods.
     """
     reasons = tuple(_explanation(one, who) for one in why.all)
-    message = _text(why.dominant, who)
+    message = _whole_text(why.dominant, who)
     if workload and why.dominant.code is Code.PODS_MISSING:
         missing = f"{workload} has not made the others. {why.dominant.next_step}"
         message = message.replace(why.dominant.next_step, missing)
     if why.no_eviction_because:
-        others = " ".join(one.sentence for one in why.no_eviction_because[:_MOST_OF_EVICTION])
+        told = why.no_eviction_because[:_MOST_OF_EVICTION]
+        others = " ".join(kai_sentence(one, who) or one.sentence for one in told)
         message = f"{message} {others}"
     pool = node_pool(who)
-    return UnschedulableMessage(why.dominant, f"{pool}{message}", reasons, pool, lead(who))
+    return UnschedulableMessage(
+        why.dominant, f"{pool}{message}", reasons, pool, lead(why.dominant, who)
+    )
 
 
 _MOST_OF_EVICTION = 2
+
+
+def _whole_text(reason: PublicReason, who: Waiter) -> str:
+    """With KAI's word in front. Where that is our code too, it is said once, and KAI's way."""
+    text, code = _text(reason, who), str(reason.code)
+    if text.startswith(f"{code}. ") and kai_reason(reason) == code:
+        return text.replace(f"{code}. ", f"{code}: ", 1)
+    return f"{prefix(reason, who)}{text}"
 
 
 def _text(reason: PublicReason, who: Waiter) -> str:
@@ -225,31 +240,6 @@ def _unschedulable_text(pod: Pod) -> str:
     return found.message
 
 
-def eviction_message(
-    pod: Pod, evict: Evict, actor: PodGroup | None = None, group: PodGroup | None = None
-) -> str:
-    """Why a pod is removed, for its owner: KAI's sentence, then for whom and by which rule. `group`
-    is the pod's own.
-    """
-    return f"{_kai_eviction(pod, evict, group)}{_for_whom(evict, actor)}"
-
-
-def _for_whom(evict: Evict, actor: PodGroup | None) -> str:
-    if actor is None:
-        return ""
-    moves = f" It moves from {evict.node} to {evict.moves_to}." if evict.moves_to else ""
-    rule = _RULES.get(evict.action, evict.action)
-    return f". {rule}: the room is for {workload_of(actor)} of queue {actor.spec.queue}.{moves}"
-
-
-_RULES = {
-    "reclaim": "Reclaim (its queue is owed what others borrow)",
-    "preempt": "Preempt (a higher priority in the same queue)",
-    "consolidation": "Consolidation (work moves so that what is free is in one piece)",
-    "defragmentation": "Defragmentation (work moves so that free GPUs can be used)",
-}
-
-
 def workload_of(group: PodGroup) -> str:
     """The group in the words of its user: the workload that it was made for."""
     owner = next(iter(group.metadata.owner_references), None)
@@ -270,48 +260,6 @@ def owner_reference(group: PodGroup) -> ObjectReference | None:
         name=owner.name,
         uid=owner.uid,
     )
-
-
-def _kai_eviction(pod: Pod, evict: Evict, group: PodGroup | None) -> str:
-    who = f"Pod {pod.key}"
-    match evict.action:
-        case "preempt":
-            return f"{who} was preempted by higher priority workload {evict.actor}"
-        case "consolidation":
-            return (
-                f"{who} was preempted and rescheduled due to bin packing (resource consolidation) "
-                "procedure"
-            )
-        case "stalegangeviction":
-            return (
-                f"Workload doesn't meet the minimum required number of pods{_minimum(pod, group)}, "
-                f"evicting remaining pod: {pod.key}"
-            )
-        case _:
-            return f"{who} was preempted by workload {evict.actor}"
-
-
-def _minimum(pod: Pod, group: PodGroup | None) -> str:
-    """Of the group, or of the pod's sub-group."""
-    if group is None:
-        return ""
-    part = pod.metadata.labels.get(names.LABEL_SUBGROUP, "")
-    if not group.spec.sub_groups:
-        return f" ({1 if group.spec.min_member is None else group.spec.min_member})"
-    found = next((one for one in group.spec.sub_groups if one.name == part), None)
-    count = "" if found is None or found.min_member is None else f" ({found.min_member})"
-    return f"{count} in sub-group {part}"
-
-
-def eviction_annotations(evict: Evict, gang_size: int) -> dict[str, str]:
-    """Annotations of the event about an eviction, which dashboards and accounting read."""
-    namespace, _, name = evict.actor.partition("/")
-    return {
-        names.ANNOTATION_EVICTED_PODS: str(gang_size),
-        names.ANNOTATION_EVICTOR_ACTION: evict.action,
-        names.ANNOTATION_EVICTOR_GROUP: name,
-        names.ANNOTATION_EVICTOR_NAMESPACE: namespace,
-    }
 
 
 def _is_ours(condition: SchedulingCondition, pool: str) -> bool:

@@ -17,6 +17,7 @@ from muster.engine.cycle import CycleResult
 from muster.engine.plan import Stamp
 from muster.model.public_reasons import Why
 from muster.model.reason_codes import Code
+from muster.model.reasons import Reason
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.kai_texts import Waiter
 from muster.services.scheduler.messages import (
@@ -157,11 +158,27 @@ class Reporter:
     def _waiting(self, job: str, group: PodGroup, why: Why) -> _Waiting:
         pods = self._cache.pods_of(job)
         made_by = workload_of(group) if group.metadata.owner_references else ""
-        waiting = [str(pod.key) for pod in pods if not self._cache.is_placed(pod)]
-        who = Waiter(self._options.pool_name, group, min(waiting, default=""))
+        waiting = sorted(
+            (pod for pod in pods if not self._cache.is_placed(pod)), key=lambda pod: str(pod.key)
+        )
+        pod, asks = self._first_of(waiting, why)
+        who = Waiter(self._options.pool_name, group, pod, asks)
         has_places = len(waiting) < len(pods)
         message = unschedulable_message(why, who, made_by)
         return _Waiting(group, pods, has_places, message)
+
+    def _first_of(self, waiting: Sequence[Pod], why: Why) -> tuple[str, Mapping[str, int]]:
+        """Of pods that wait the first, by name; where one asks for what no node has, that one, and
+        all that it asks for.
+        """
+        refusal = why.dominant.refusal
+        if refusal is not None and refusal.reason is Reason.TOO_LARGE and refusal.evidence:
+            most = refusal.evidence[0]
+            for pod in waiting:
+                asks = self._cache.asks_of(pod)
+                if asks.get(most.resource) == most.need:
+                    return str(pod.key), asks
+        return str(waiting[0].key) if waiting else "", {}
 
     def _report_waiting(self, waiting: _Waiting, is_due: bool = False) -> Telling:
         """Returns what is told already; `is_due`: other numbers are reason enough to write."""

@@ -210,10 +210,10 @@ def test_a_mistake_in_evicting_for_one_ends_its_plan_and_not_that_of_others() ->
         committer = world.loop._committer
         evict_for = committer._evictor.evict_for
 
-        async def mistaken(actor: str, evicts: Any, plan: int) -> Any:
+        async def mistaken(actor: str, evicts: Any, plan: int, standings: Any) -> Any:
             if actor == "team/actor":
                 raise ZeroDivisionError
-            return await evict_for(actor, evicts, plan)
+            return await evict_for(actor, evicts, plan, standings)
 
         world.loop._committer._evictor = Mistaken(mistaken)  # type: ignore[assignment]
         plan = Plan(evictions=(first, second._replace(actor="team/other")))

@@ -318,7 +318,9 @@ def test_outdated_numbers_are_written_after_a_while_also_where_nothing_else_happ
     assert "most free: 6 GPUs on n1" in second["message"]
     bodies = [body for _, _, body in world.server.written(f"{PODS}/a/status")]
     assert [body["status"]["conditions"][0]["message"] for body in bodies] == [
-        said["message"].removeprefix("Resources were not found for pod team/a due to: ")
+        said["message"].removeprefix(
+            "PodSchedulingErrors: Resources were not found for pod team/a due to: "
+        )
         for said in (first, second)
     ]
     assert len(world.server.events("Unschedulable")) == 2
@@ -349,7 +351,9 @@ def test_the_queue_that_was_perhaps_meant_is_named_and_the_numbers_of_a_bound_ar
     assert "Queue 'vision-lap' does not exist. Did you mean vision-lab?" in lost["message"]
     reason = bound["reasons"][0]
     assert (reason["reason"], reason["code"]) == ("OverLimit", "AboveLimit")
-    assert bound["message"].startswith("vision-lab quota has reached the allowable limit of GPUs.")
+    assert bound["message"].startswith(
+        "OverLimit: vision-lab quota has reached the allowable limit of GPUs."
+    )
     assert reason["details"]["queueDetails"] == {
         "name": "vision-lab",
         "queueResourceLimits": {"nvidia.com/gpu": "2"},

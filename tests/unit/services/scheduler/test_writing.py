@@ -216,7 +216,7 @@ class NoteEvictor:
     def __init__(self) -> None:
         self.evicted: list[str] = []
 
-    async def evict_for(self, actor: str, victims: Any, plan: int) -> Evicted:
+    async def evict_for(self, actor: str, victims: Any, plan: int, standings: Any) -> Evicted:
         self.evicted += [evict.task for evict in victims]
         return Evicted(list(victims))
 
