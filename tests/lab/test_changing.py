@@ -71,7 +71,7 @@ def test_who_is_cancelled_is_ended_with_its_owner() -> None:
         await lab.job("tune", pods=2, gpus=1, queue="team")
         await lab.until_running("tune", 2)
         key = _key(await _group(lab))
-        would = await _cli(lab).end(key, dry_run=True)
+        would = await _cli(lab).end(key, deletes=False)
         assert [str(one) for one in would] == ["Job tune"]
         assert len(await lab.all(JOB)) == 1, "only said"
         assert await _cli(lab).end(key) == would

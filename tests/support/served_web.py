@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,10 @@ def served(
         board = Board(cluster)
         board.show(moment_of(records, **beside), b"{}")
         now = clock or SystemClock()
-        live = LiveCluster(Fixed(records), now, in_thread, journal_folder, token_key=b"key")
         # However busy this machine is: nothing that is looked for is cut short.
+        live = LiveCluster(
+            Fixed(records), now, in_thread, journal_folder, token_key=b"key", search_s=inf
+        )
         handlers = Handlers(live, why_budget_s=600.0, usage_store=usage_store)
         part = WebPart("127.0.0.1", 0, board, SystemClock(), questions=handlers)
         parts.append(part)

@@ -65,12 +65,14 @@ class LiveCluster:
         offload: Offload,
         journal_folder: Path | None = None,
         token_key: bytes = b"",
+        search_s: float = _SEARCH_S,
     ) -> None:
         self.source = source
         self.clock = clock
         self.journal_folder = journal_folder
         self.token_key = token_key
         self.offload = offload
+        self._search_s = search_s
         self._turns = Turns()
         self._seen: Seen | None = None
         self._seen_at_s = float("-inf")
@@ -88,7 +90,7 @@ class LiveCluster:
         if before is not None and at_s - self._seen_at_s < _FRESH_S:
             return before
         situation = replace(
-            self.source.situation(), elapsed_s=self.clock.monotonic_s, search_s=_SEARCH_S
+            self.source.situation(), elapsed_s=self.clock.monotonic_s, search_s=self._search_s
         )
         self._seen_at_s = at_s
         if before is not None and _is_same(before.situation, situation):

@@ -183,7 +183,7 @@ class JobColumns:
         moment = self._moment
         has_ended = np.append(self.state == "Ended", False)
         alive = moment.in_status(*ACTIVE_USED, _S.PENDING, _S.GATED)
-        return alive | (moment.in_status(*_OVER) & has_ended[moment.snapshot.tasks.job])
+        return np.asarray(alive | (moment.in_status(*_OVER) & has_ended[moment.snapshot.tasks.job]))
 
     def _of_records(self, field: str) -> Texts:
         return _texts([getattr(one, field, None) for one in self._records])
