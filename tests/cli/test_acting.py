@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from muster.cli.acting import Done
 from muster.cli.main import app
+from muster.cli.observing import tell
 from muster.cli.spinner import busy
 from muster.testing import make
 
@@ -27,7 +28,11 @@ _JOBS = {"resources": [{"kind": "Job", "name": "jobs", "namespaced": True}]}
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     records = make.cluster(
-        make.node("n1", gpu=8), make.queue("llm"), make.gang("tune", 12, gpu=1, queue="llm")
+        make.node("n1", gpu=8),
+        make.queue("llm"),
+        make.gang("tune", 12, gpu=1, queue="llm"),
+        make.gang("one", 2, gpu=8, queue="llm", created_s=make.NOW_S),
+        make.gang("runs", 1, gpu=1, queue="llm", nodes=("n1",)),
     )
     with served(records, "company") as address:
         yield address
@@ -39,7 +44,15 @@ def asked() -> list[tuple[str, str, Any]]:
 
 
 @pytest.fixture
-def kubeconfig(tmp_path: Path, asked: list[tuple[str, str, Any]]) -> Iterator[Path]:
+def trials() -> list[bool]:
+    """Of each change that was sent: whether the server was to keep nothing."""
+    return []
+
+
+@pytest.fixture
+def kubeconfig(
+    tmp_path: Path, asked: list[tuple[str, str, Any]], trials: list[bool]
+) -> Iterator[Path]:
     """Of an API server that knows one job and agrees to everything; it notes what it is told."""
 
     class Agreeing(BaseHTTPRequestHandler):
@@ -51,6 +64,7 @@ def kubeconfig(tmp_path: Path, asked: list[tuple[str, str, Any]]) -> Iterator[Pa
             path = self.path.partition("?")[0]
             if self.command != "GET":
                 asked.append((self.command, path, body))
+                trials.append("dryRun=All" in self.path)
             answer: dict[str, Any] = body or {"kind": "Status", "status": "Success"}
             if path == "/apis/batch/v1":
                 answer = _JOBS
@@ -123,7 +137,8 @@ _SUBMIT = ("submit", "--name", "one", "-q", "llm", "--image", "x:1")
         ),
         (
             [*_SUBMIT],
-            "default/one created (Job one). Watch it: muster why default/one\n",
+            "default/one created (Job one): 2 pods, 16 GPUs in queue llm, place 2 of 2, never "
+            "starts as it is: TooLarge. Watch it: muster why default/one\n",
             [("POST", "/apis/batch/v1/namespaces/default/jobs")],
         ),
     ],
@@ -167,6 +182,43 @@ def test_a_dry_run_sends_nothing_and_says_so(
     assert asked == []
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["hold", "tune"], "would be held: default/tune. Undo: muster release default/tune\n"),
+        (["release", "tune"], "would be released: default/tune. Undo: muster hold default/tune\n"),
+        (["cancel", "tune"], "would be cancelled: default/tune (Job tune)\n"),
+        ([*_SUBMIT], "would be created: default/one (Job one). The API server agrees.\n"),
+    ],
+)
+def test_a_dry_run_of_the_server_asks_whether_it_agrees_and_changes_nothing(
+    server: str, kubeconfig: Path, trials: list[bool], words: list[str], said: str
+) -> None:
+    result = _run(server, kubeconfig, *words, "--dry-run=server")
+    assert (result.exit_code, result.stdout) == (0, said)
+    assert trials == [True]
+    listed = json.loads(_run(server, kubeconfig, *words, "--dry-run=server", "-o", "json").stdout)
+    assert [one["dry_run"] for one in listed["items"]] == [True]
+
+
+def test_a_dry_run_of_nobody_is_no_dry_run(server: str, kubeconfig: Path) -> None:
+    result = _run(server, kubeconfig, "cancel", "tune", "--dry-run=nobody")
+    assert result.exit_code == 2
+    assert "write client or server" in " ".join(result.stderr.split())
+
+
+def test_who_submits_reads_where_it_stands(
+    server: str, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = json.loads(_run(server, kubeconfig, *_SUBMIT, "-o", "json").stdout)["items"]
+    assert [(one["place"], one["start"]) for one in done] == [({"at": 2, "of": 2}, None)]
+    words = ["submit", "-q", "llm", "--image", "x:1", "--name"]
+    assert "in queue llm, running. Watch" in _run(server, kubeconfig, *words, "runs").stdout
+    monkeypatch.setattr("muster.cli.standing.WITHIN_S", 0.0)
+    late = _run(server, kubeconfig, *words, "late").stdout
+    assert late == "default/late created (Job late). Watch it: muster why default/late\n"
+
+
 def test_what_each_pod_runs_is_its_own_affair() -> None:
     """Behind `--` no word is ours."""
     words = [*_SUBMIT, "--dry-run", "--", "train", "--dry-run=client"]
@@ -188,8 +240,14 @@ class _Terminal(io.StringIO):
         return self.is_one
 
     def write(self, text: str) -> int:
+        written = super().write(text)
         self.written.set()
-        return super().write(text)
+        return written
+
+    def until(self, text: str) -> None:
+        while text not in self.getvalue():
+            assert self.written.wait(60)
+            self.written.clear()
 
 
 def test_what_takes_long_is_said_on_a_terminal_and_taken_away_again() -> None:
@@ -199,6 +257,27 @@ def test_what_takes_long_is_said_on_a_terminal_and_taken_away_again() -> None:
         assert screen.written.wait(60)
     assert "reading the cluster: pods" in screen.getvalue()
     assert screen.getvalue().endswith("\r\x1b[2K")
+
+
+def test_after_a_while_how_far_it_is_stands_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.cli.spinner.BAR_AFTER_S", 0.0)
+    screen = _Terminal()
+    with busy("asking", screen) as doing:
+        tell(doing, [("nodes", 10, 0), ("pods", 84_000, 140_000)])
+        screen.until("reading the cluster: pods 84,000 of 140,000 [############........]")
+        tell(doing, [("nodes", 10, 0), ("queues", 1, 0)])
+        screen.until("reading the cluster: nodes, queues\r")
+    tell(doing, [])
+    assert (doing.what, doing.of) == ("deciding", 0)
+
+
+def test_a_bar_waits_longer_than_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.cli.spinner.BAR_AFTER_S", 600.0)
+    screen = _Terminal()
+    with busy("asking", screen) as doing:
+        doing.done, doing.of = 1, 2
+        assert screen.written.wait(60)
+    assert "1 of 2" not in screen.getvalue()
 
 
 def test_nothing_is_said_of_what_is_quick_or_where_nobody_looks(

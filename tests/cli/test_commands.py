@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from muster.cli.commands import COMMANDS, SERVICES
-from muster.cli.main import app, as_written
+from muster.cli.main import app
 from muster.cli.services import SERVICES as TABLE
 
 _HEAVY = ("aiohttp", "numba", "numpy", "muster.engine", "muster.services", "muster.sim")
@@ -74,9 +74,3 @@ def _imported_by(arguments: list[str], before: str = "") -> list[str]:
 def test_no_service_but_the_scheduler_loads_the_engine() -> None:
     """It is most of what there is to load, and a service that starts anew has no time to lose."""
     assert "numba" not in _imported_by(["binder", "--help"])
-
-
-def test_a_dry_run_is_asked_for_as_kubectl_does_too() -> None:
-    words = ["submit", "--dry-run=client", "-o", "yaml", "--", "train", "--dry-run=client"]
-    assert as_written(words) == ["submit", "--dry-run", *words[2:]]
-    assert as_written(["hold", "a", "--dry-run"]) == ["hold", "a", "--dry-run"]

@@ -31,8 +31,12 @@ def server() -> Iterator[str]:
         make.gang("train", 8, gpu=1, queue="vision", nodes=("n1",) * 8, user="ana"),
         make.gang("tune", 12, gpu=1, queue="llm", user="ben", owner_kind="Job"),
     )
-    with served(records, "company") as address:
+    with served(records, "company", labels=_labels, closed_since={"n3": make.NOW_S}) as address:
         yield address
+
+
+def _labels(kind: str, name: str) -> dict[str, str]:
+    return {"app": "vision"} if name in ("default/train", "vision") else {}
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +60,7 @@ def test_status_is_a_page_that_fits_a_glance(server: str) -> None:
         "jobs      1 running   1 waiting for 12 GPUs: 1 now\n"
         "owed      llm 12 (vision borrows)\n"
         "fits now  4 GPUs on one node (n2)   4 in one rack (r1)   4 in all\n"
-        "nodes     n3 cordoned\n"
+        "nodes     n3 cordoned for 1h\n"
         "longest   default/tune waits for 2h\n"
     )
 
@@ -90,6 +94,9 @@ def test_jobs_say_why_they_wait(server: str) -> None:
         (["-u", "ben"], ["default/tune"]),
         (["--reason", "NoRoom"], ["default/tune"]),
         (["--on", "n1"], ["default/train"]),
+        (["-l", "app=vision"], ["default/train"]),
+        (["-l", "!app"], ["default/tune"]),
+        (["--state", "ended"], []),
         (["-n", "other"], []),
         (["--sort-by", "-gpus"], ["default/tune", "default/train"]),
         (["--sort-by", "gpus"], ["default/train", "default/tune"]),
@@ -116,6 +123,17 @@ def test_shapes_are_of_the_jobs_that_were_asked_for(
     listed = json.loads(_printed(server, "jobs", "--shapes", "-o", "json", *asked))
     assert [one["jobs"] for one in listed["items"]] == jobs
     assert _run(server, "jobs", "--shapes", "--state", "running").exit_code == 2
+
+
+def test_queues_and_nodes_are_chosen_by_labels_too(server: str) -> None:
+    assert _printed(server, "queues", "-l", "app=vision", "-o", "name") == "vision\n"
+    assert _printed(server, "nodes", "--each", "-l", "rack in (r2)", "-o", "name") == "n3\n"
+
+
+def test_what_ended_and_is_deleted_stands_in_the_history(server: str) -> None:
+    result = _run(server, "jobs", "--state", "ended")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "muster history --since 7d" in result.stderr
 
 
 def test_what_is_left_out_is_said(server: str) -> None:
@@ -162,6 +180,8 @@ def test_codes_are_explained_without_a_cluster() -> None:
     [
         (["queues", "-o", "xml"], 2, "table, wide, json"),
         (["queues", "--resource", "disk"], 2, "gpu, cpu or memory"),
+        (["jobs", "--state", "done"], 2, "waiting, running, starting, ended"),
+        (["jobs", "-l", "app vision"], 1, "write KEY=VALUE"),
         (["jobs", "--sort-by", "colour"], 1, "colour: no field colour; known are"),
         (["jobs", "--columns", "key,colour"], 1, "colour: no field colour; known are"),
         (["status", "--server", "nowhere"], 1, "write http://host:port"),

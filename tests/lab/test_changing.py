@@ -71,8 +71,10 @@ def test_who_is_cancelled_is_ended_with_its_owner() -> None:
         await lab.job("tune", pods=2, gpus=1, queue="team")
         await lab.until_running("tune", 2)
         key = _key(await _group(lab))
-        would = await _cli(lab).end(key, dry_run=True)
+        would = await _cli(lab).end(key, deletes=False)
         assert [str(one) for one in would] == ["Job tune"]
+        trial = Cluster(lab.laptop.reader.connection, lab.clock, is_trial=True)
+        assert await trial.end(key) == would
         assert len(await lab.all(JOB)) == 1, "only said"
         assert await _cli(lab).end(key) == would
         assert await _cli(lab).wait_for(key, "ended", 300.0, 1.0) is None or not await lab.all(POD)

@@ -17,6 +17,7 @@ from muster.foresight.journal.reader import SUFFIX
 from muster.foresight.journal.store import JournalStore, Recorded, RecordedRules
 from muster.model.record_changes import Delta
 from muster.model.records import ClusterRecords, TopologyRecord
+from muster.model.status import TaskStatus
 from muster.numerics.axis import QUEUE_GPU, QUEUE_WIDTH
 from muster.testing import make
 from muster.usage.accrual import BUCKET_S, CLUSTER, DAY_S, AccountKey, AccountSums, Sums
@@ -24,8 +25,15 @@ from muster.usage.store import UsageStore
 
 NOW_S = make.NOW_S + 600
 """When everybody looks."""
+CLOSED_SINCE = {"node-06": make.NOW_S - 960, "node-07": make.NOW_S - 6600}
 _POOL = "kai.scheduler/node-pool"
 _H100 = {"nvidia.com/gpu.product": "H100-80GB", _POOL: "train"}
+
+
+def labels(kind: str, name: str) -> dict[str, str]:
+    """Of one team."""
+    is_theirs = (kind, name) == ("queues", "vision") or name in ("default/det", "default/seg")
+    return {"app": "vision"} if is_theirs else {}
 
 
 class CompanyClock(SystemClock):
@@ -67,7 +75,15 @@ def records() -> ClusterRecords:
         make.gang("huge", 1, gpu=16, queue="vision", user="dai", created_s=make.NOW_S - 360),
         make.gang("eval", 2, gpu=8, queue="llm", user="ana", on_hold="after the release",
                   created_s=make.NOW_S - 900),
+        _ended(make.gang("warmup", 2, gpu=8, queue="llm", nodes=("node-05",) * 2, user="ana",
+                         owner_kind="Job", created_s=make.NOW_S - 7000)),
     )  # fmt: skip
+
+
+def _ended(workload: make.Workload) -> make.Workload:
+    done = TaskStatus.SUCCEEDED
+    tasks = tuple(make.with_fields(one, status=done) for one in workload.tasks)
+    return make.Workload(workload.job, tasks)
 
 
 def write_journal(folder: Path) -> None:
@@ -139,5 +155,7 @@ def company(folder: Path) -> Iterator[str]:
     write_journal(folder / "journal")
     write_usage(folder / "usage.db")
     clock = CompanyClock()
-    with served(records(), "company", folder / "journal", folder / "usage.db", clock) as address:
+    journal, usage = folder / "journal", folder / "usage.db"
+    beside = {"labels": labels, "closed_since": CLOSED_SINCE}
+    with served(records(), "company", journal, usage, clock, **beside) as address:
         yield address

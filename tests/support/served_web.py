@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support.moments import moment_of
 
@@ -54,14 +55,16 @@ def served(
     journal_folder: Path | None = None,
     usage_store: Path | None = None,
     clock: Clock | None = None,
+    **beside: Any,
 ) -> Iterator[str]:
-    """The address. `clock`: what time it is for the server."""
+    """The address. `clock`: what time it is for the server; `beside`: what the cluster says of
+    things that nothing is decided about."""
     loop, ready = asyncio.new_event_loop(), threading.Event()
     parts: list[WebPart] = []
 
     async def serve() -> None:
         board = Board(cluster)
-        board.show(moment_of(records), b"{}")
+        board.show(moment_of(records, **beside), b"{}")
         now = Unhurried(clock or SystemClock())
         live = LiveCluster(Fixed(records), now, in_thread, journal_folder, token_key=b"key")
         handlers = Handlers(live, usage_store=usage_store)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from muster.api.meta import Struct
+from muster.api.meta import Struct, Time
 from muster.api.schema import ATOMIC, INT32, INT64, Schema
 from muster.api.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
 
@@ -72,6 +72,7 @@ class Taint(Struct):
     key: str = ""
     value: str = ""
     effect: str = ""
+    time_added: Time | None = None
 
 
 class Toleration(Struct):

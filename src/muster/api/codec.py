@@ -56,6 +56,8 @@ class Page(Generic[ObjectT]):
     rejects: list[Reject] = field(default_factory=list)
     resource_version: str = ""
     continue_token: str = ""
+    remaining: int = 0
+    """How many come after this page, where the server says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +136,7 @@ def decode_page(struct: type[ObjectT], data: Json) -> Page[ObjectT]:
         listed = _list_decoder(struct).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _decode_item_by_item(struct, data)
-    meta = listed.metadata
-    return Page(list(listed.items), [], meta.resource_version, meta.continue_token)
+    return _page(listed.metadata, list(listed.items))
 
 
 def early_continue_token(data: bytes) -> str:
@@ -200,6 +201,7 @@ class _RawEvent(Struct):
 class _ListMeta(Struct):
     resource_version: str = ""
     continue_token: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
 
 
 class _RawList(Struct):
@@ -314,9 +316,14 @@ def _without_nulls(plain: Any) -> Any:
     return plain
 
 
+def _page(meta: _ListMeta, objects: list[ObjectT]) -> Page[ObjectT]:
+    remaining = meta.remaining_item_count or 0
+    return Page(objects, [], meta.resource_version, meta.continue_token, remaining)
+
+
 def _decode_item_by_item(struct: type[ObjectT], data: Json) -> Page[ObjectT]:
     raw = decode(_RawList, data)
-    page: Page[ObjectT] = Page([], [], raw.metadata.resource_version, raw.metadata.continue_token)
+    page: Page[ObjectT] = _page(raw.metadata, [])
     for item in raw.items:
         try:
             page.objects.append(decode(struct, item))

@@ -72,6 +72,30 @@ class NodeSelector(Struct):
         return any(term.matches(labels, fields) for term in self.node_selector_terms)
 
 
+class BadSelector(ValueError):
+    """No selector is written like this; the text says which part, and how one is."""
+
+
+def label_selector(text: str) -> LabelSelector:
+    """As kubectl's `-l`: app=x,tier!=web,env in (a, b),!old. Empty selects everything."""
+    terms = [term.strip() for term in _BETWEEN_TERMS.split(text)] if text.strip() else []
+    return LabelSelector(match_expressions=tuple(map(_requirement, terms)))
+
+
+def _requirement(term: str) -> LabelSelectorRequirement:
+    if found := _SET.fullmatch(term):
+        values = tuple(value.strip() for value in found[3].split(","))
+        return LabelSelectorRequirement(key=found[1], operator=_WRITTEN[found[2]], values=values)
+    if found := _EQUAL.fullmatch(term):
+        return LabelSelectorRequirement(
+            key=found[1], operator=_WRITTEN[found[2]], values=(found[3],)
+        )
+    if found := _PRESENT.fullmatch(term):
+        operator = "DoesNotExist" if found[1] else "Exists"
+        return LabelSelectorRequirement(key=found[2], operator=operator)
+    raise BadSelector(f"{term[:80]!r}: write KEY=VALUE, KEY!=VALUE, KEY in (A, B), KEY or !KEY")
+
+
 def integer(text: str | None) -> int | None:
     """The whole number of 64 bits that a text spells, as Go reads it, or None."""
     if text is None or not _INTEGER.fullmatch(text):
@@ -98,3 +122,11 @@ _OPERATORS: Final[Mapping[str, _Holds]] = {
 _COMPARISONS: Final = ("Gt", "Lt")
 # Labels have at most 63 characters; what they are compared with is as long as anybody writes it.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,62}", re.ASCII)
+
+_WORD = r"([^\s=!<>,()]+)"
+_BETWEEN_TERMS: Final = re.compile(r",(?![^()]*\))")
+"""A comma that is not inside of brackets."""
+_SET: Final = re.compile(rf"{_WORD}\s+(in|notin)\s*\(([^()]*)\)")
+_EQUAL: Final = re.compile(rf"{_WORD}\s*(==|!=|=)\s*([^\s=!,()]*)")
+_PRESENT: Final = re.compile(rf"(!?)\s*{_WORD}")
+_WRITTEN: Final = {"in": "In", "notin": "NotIn", "=": "In", "==": "In", "!=": "NotIn"}

@@ -8,8 +8,9 @@ ours.
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -30,8 +31,32 @@ _FORMS: Final = ("text", "json", "yaml", "name")
 
 Jobs = Annotated[list[str], typer.Argument(help=JOB_HELP, autocompletion=named("jobs"))]
 Job = Annotated[str, typer.Argument(help=JOB_HELP, autocompletion=named("jobs"))]
+
+
+class Trial(StrEnum):
+    """What a dry run asks of the API server."""
+
+    NONE = ""
+    CLIENT = "client"
+    """Nothing: only what would be done is said."""
+    SERVER = "server"
+    """Whether it would agree, and it keeps nothing."""
+
+
+def _trial(text: str) -> Trial:
+    if text not in tuple(Trial):
+        raise typer.BadParameter(f"{text}: write client or server")
+    return Trial(text)
+
+
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only say what would be done; --dry-run=client too.")
+    Trial,
+    typer.Option(
+        "--dry-run",
+        parser=_trial,
+        metavar="client|server",
+        help="Only say what would be done; server: and whether the API server agrees.",
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
@@ -45,6 +70,10 @@ class Done(msgspec.Struct, frozen=True):
     """What was made or deleted: KIND NAME."""
     undo: str = ""
     dry_run: bool = False
+    place: Mapping[str, int] | None = None
+    """Where it stands among those that wait: at, of."""
+    start: str | None = None
+    """When it is expected to start, where somebody knows."""
 
 
 @dataclass(slots=True)
@@ -68,7 +97,7 @@ class Acting:
         listed = {"kind": "DoneList", "version": 1}
         typer.echo(programs_form(self.form, listed, rows, list[Column](), "job"))
 
-    def change(self, act: Callable[[Cluster], Awaitable[T]]) -> T:
+    def change(self, act: Callable[[Cluster], Awaitable[T]], trial: Trial = Trial.NONE) -> T:
         """Over a connection of its own, in the name of whoever asks."""
         from muster.base.clock import SystemClock
         from muster.cli.serving import Process, connected
@@ -83,7 +112,7 @@ class Acting:
             )
             connection = connected(process, clock, Log("muster", MemorySink(), Level.ERROR))
             try:
-                return await act(Cluster(connection, clock))
+                return await act(Cluster(connection, clock, trial is Trial.SERVER))
             finally:
                 await connection.close()
 
@@ -91,6 +120,10 @@ class Acting:
             return asyncio.run(over_connection())
         except (ApiError, BadAccess, CannotChange, Unreachable) as problem:
             raise failed(self.reading.command, problem) from None
+
+    def would(self, trial: Trial) -> str:
+        """Before what was done, where it was not."""
+        return "would be " if trial else ""
 
     def confirm(self, question: str, yes: bool) -> None:
         """Asks on a terminal; a script says --yes."""

@@ -86,7 +86,7 @@ class Source:
                 log = Log("muster", MemorySink(), Level.ERROR)
                 process = Process("cli", self.kubeconfig, context=self.context, act_as=self.act_as)
                 self._look = await look_once(process, config, self.within_s, log, self.doing)
-            self.doing.what = "deciding"
+            self.doing.what, self.doing.of = "deciding", 0
             return await self._look.answer(path, query, body)
 
         known: tuple[type[Exception], ...]

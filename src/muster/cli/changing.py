@@ -1,6 +1,7 @@
 """muster submit, cancel, hold, release, wait: what changes something says what, and how to undo
 it."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -10,13 +11,14 @@ import yaml
 
 from muster.api import names
 from muster.api.duration import BadDuration, Duration
-from muster.cli.acting import Acting, Done, DryRun, Job, Jobs, Yes, acting
+from muster.cli.acting import Acting, Done, DryRun, Job, Jobs, Trial, Yes, acting
 from muster.cli.completing import named
 from muster.cli.explaining import evicted
 from muster.cli.naming import key_of, known_job
 from muster.cli.objects import Cluster, Thing
 from muster.cli.planning import read_file
 from muster.cli.reading import context_namespace
+from muster.cli.standing import Standing, stand_of
 from muster.cli.submission import Wish, job_manifest
 
 BROKEN_PLAN: Final = 6
@@ -29,30 +31,29 @@ def hold(
     acts: Acting,
     job: Job,
     reason: Annotated[str, typer.Option(help="Why, for whoever looks.")] = "by muster hold",
-    dry_run: DryRun = False,
+    dry_run: DryRun = Trial.NONE,
 ) -> None:
     """Not now: the job is not started until it is released. What runs of it goes on."""
-    _annotated(acts, job, reason, Done("held", "", undo="release", dry_run=dry_run))
+    _annotated(acts, job, reason, "held", "release", dry_run)
 
 
 @acting
-def release(acts: Acting, job: Job, dry_run: DryRun = False) -> None:
+def release(acts: Acting, job: Job, dry_run: DryRun = Trial.NONE) -> None:
     """Take a job off its hold: it is started when it is its turn."""
-    _annotated(acts, job, None, Done("released", "", undo="hold", dry_run=dry_run))
+    _annotated(acts, job, None, "released", "hold", dry_run)
 
 
-def _annotated(acts: Acting, job: str, text: str | None, wanted: Done) -> None:
+def _annotated(acts: Acting, job: str, text: str | None, did: str, undo: str, trial: Trial) -> None:
     """With the text in the annotation by which jobs are held; None: without it."""
     key = key_of(acts.reading, job, acts.namespace)
-    if not wanted.dry_run:
-        acts.change(lambda cluster: cluster.annotate(key, names.ANNOTATION_HOLD, text))
-    undo = f"muster {wanted.undo} {key}"
-    done = Done(wanted.did, key, undo=undo, dry_run=wanted.dry_run)
-    acts.tell([done], [f"{_would(done.dry_run)}{done.did}: {key}. Undo: {undo}"])
+    if trial is not Trial.CLIENT:
+        acts.change(lambda cluster: cluster.annotate(key, names.ANNOTATION_HOLD, text), trial)
+    done = Done(did, key, undo=f"muster {undo} {key}", dry_run=bool(trial))
+    acts.tell([done], [f"{acts.would(trial)}{did}: {key}. Undo: {done.undo}"])
 
 
 @acting
-def cancel(acts: Acting, jobs: Jobs, dry_run: DryRun = False, yes: Yes = False) -> None:
+def cancel(acts: Acting, jobs: Jobs, dry_run: DryRun = Trial.NONE, yes: Yes = False) -> None:
     """End jobs: what owns their pods is deleted, or the pods where nothing owns them."""
     keys = [key_of(acts.reading, job, acts.namespace) for job in jobs]
     if not dry_run:
@@ -60,10 +61,11 @@ def cancel(acts: Acting, jobs: Jobs, dry_run: DryRun = False, yes: Yes = False) 
         acts.confirm(f"End {what}? This cannot be undone.", yes)
     done, lines = [], []
     for key in keys:
-        ended = acts.change(partial(Cluster.end, group=key, dry_run=dry_run))
-        done.append(Done("cancelled", key, tuple(map(str, ended)), dry_run=dry_run))
+        is_asked = dry_run is not Trial.CLIENT
+        ended = acts.change(partial(Cluster.end, group=key, deletes=is_asked), dry_run)
+        done.append(Done("cancelled", key, tuple(map(str, ended)), dry_run=bool(dry_run)))
         shown = ", ".join(done[-1].objects) or "nothing was left of it"
-        lines.append(f"{_would(dry_run)}cancelled: {key} ({shown})")
+        lines.append(f"{acts.would(dry_run)}cancelled: {key} ({shown})")
     acts.tell(done, lines)
 
 
@@ -127,7 +129,7 @@ def submit(
     time: Annotated[str, typer.Option(help="How long it is expected to run: 4h.")] = "",
     plan: Annotated[str, typer.Option(help="Only if this plan (its token) still holds.")] = "",
     wait: Annotated[bool, typer.Option("--wait", help="Come back when it has started.")] = False,
-    dry_run: DryRun = False,
+    dry_run: DryRun = Trial.NONE,
     yes: Yes = False,
 ) -> None:
     """Start this: manifests, or a Job from flags. Says what was made and its place."""
@@ -148,13 +150,16 @@ def submit(
         command=tuple(command),
     )
     manifests = _described(wish) if file is None else _read(acts, file, wish)
-    if dry_run:
+    if dry_run is Trial.CLIENT:
         typer.echo(_shown(manifests, acts.form))
         return
     if plan:
-        _check_plan(acts, manifests, where, plan, yes)
-    made = acts.change(lambda cluster: cluster.create(manifests, where))
-    _tell(acts, made)
+        _check_plan(acts, manifests, where, plan, yes or bool(dry_run))
+    made = acts.change(lambda cluster: cluster.create(manifests, where), dry_run)
+    if dry_run:
+        _tell_trial(acts, made)
+        return
+    _tell(acts, made, stand_of(acts.reading, made))
     if wait:
         for thing in (one for one in made if one.starts):
             key = f"{thing.namespace}/{thing.name}"
@@ -177,15 +182,24 @@ def _shown(manifests: list[Any], form: str) -> str:
     return text.rstrip()
 
 
-def _tell(acts: Acting, made: list[Thing]) -> None:
+def _tell(acts: Acting, made: list[Thing], standing: Mapping[str, Standing]) -> None:
     done, lines = [], []
     for thing in made:
-        key = f"{thing.namespace}/{thing.name}".lstrip("/")
-        undo = f"muster cancel {key}" if thing.starts else ""
-        done.append(Done("created", key, (str(thing),), undo))
-        watch = f" Watch it: muster why {key}" if thing.starts else ""
-        lines.append(f"{key} created ({thing}).{watch}")
+        undo = f"muster cancel {thing.key}" if thing.starts else ""
+        found = standing.get(thing.key, Standing())
+        done.append(
+            Done("created", thing.key, (str(thing),), undo, place=found.place, start=found.start)
+        )
+        watch = f" Watch it: muster why {thing.key}" if thing.starts else ""
+        lines.append(f"{thing.key} created ({thing}){found.text}.{watch}")
     acts.tell(done, lines)
+
+
+def _tell_trial(acts: Acting, made: list[Thing]) -> None:
+    done = [Done("created", one.key, (str(one),), dry_run=True) for one in made]
+    acts.tell(
+        done, [f"would be created: {one.key} ({one}). The API server agrees." for one in made]
+    )
 
 
 def _check_plan(acts: Acting, manifests: list[Any], namespace: str, token: str, yes: bool) -> None:
@@ -223,7 +237,3 @@ def _read(acts: Acting, file: Path, wish: Wish) -> list[Any]:
     if wrong or not found:
         raise acts.reading.failed(f"{file}: holds no object with a kind: write a manifest")
     return found
-
-
-def _would(dry_run: bool) -> str:
-    return "would be " if dry_run else ""

@@ -9,7 +9,8 @@ from typing import Any
 from typer.core import TyperCommand
 
 _OPTIONS = "Options"
-_CLIENT = {"--dry-run=client": "--dry-run"}
+_DRY = "--dry-run"
+_CLIENT = f"{_DRY}=client"
 
 
 class PlainCommand(TyperCommand):
@@ -18,11 +19,14 @@ class PlainCommand(TyperCommand):
     examples: tuple[str, ...] = ()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """What kubectl's users type: `--dry-run=client` is what `--dry-run` is here."""
+        """As kubectl, `--dry-run` alone is `--dry-run=client`. What follows `--` is somebody
+        else's.
+        """
         own = args.index("--") if "--" in args else len(args)
-        return super().parse_args(
-            ctx, [_CLIENT.get(one, one) if at < own else one for at, one in enumerate(args)]
-        )
+        is_flag = any(_DRY in one.opts and getattr(one, "is_flag", False) for one in self.params)
+        written, meant = (_CLIENT, _DRY) if is_flag else (_DRY, _CLIENT)
+        ours = [meant if one == written else one for one in args[:own]]
+        return super().parse_args(ctx, [*ours, *args[own:]])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.format_usage(ctx, formatter)

@@ -10,12 +10,14 @@ import typer
 from muster.cli.completing import codes, named
 from muster.cli.moments import now_s, parsed
 from muster.cli.naming import key_of
-from muster.cli.reading import Answer, Reading, context_namespace, reading
+from muster.cli.reading import Answer, Reading, Selector, context_namespace, reading
 from muster.cli.tables import Column, Row, age, amount, category_tone
 
 _SERVER_SORTS: Final = frozenset(
     {"key", "queue", "state", "priority", "gpus", "pods", "created", "reason"}
 )
+_STATES: Final = ("waiting", "running", "starting", "ended")
+_GONE: Final = "Those whose objects are deleted by now: muster history --since 7d"
 _NEVER: Final = frozenset({"never", "broken"})
 _EVICTED_S: Final = 7 * 86400.0
 
@@ -35,7 +37,7 @@ def jobs(
     all_namespaces: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="Of all of them.")
     ] = False,
-    state: Annotated[str, typer.Option(help="waiting, running or starting.")] = "",
+    state: Annotated[str, typer.Option(help="waiting, running, starting or ended.")] = "",
     queue: Annotated[
         str,
         typer.Option(
@@ -61,9 +63,12 @@ def jobs(
     mine: Annotated[
         bool, typer.Option("--mine", help="Of MUSTER_USER, or of who is logged in here.")
     ] = False,
+    selector: Selector = "",
     limit: Annotated[int, typer.Option(min=0, help="How many at most; 0: all.")] = 200,
 ) -> Answer:
     """What runs, what waits, why, and since when?"""
+    if state and state.lower() not in _STATES:
+        raise typer.BadParameter(f"--state {state}: write {', '.join(_STATES)}")
     if name:
         return _one(asked, key_of(asked, name, namespace))
     where = "" if all_namespaces else namespace or context_namespace(asked.source)
@@ -72,12 +77,13 @@ def jobs(
     is_ordered = by in _SERVER_SORTS or by == "age"
     query = {
         "namespace": where,
-        "state": state,
+        "state": state.lower(),
         "queue": queue,
         "user": user,
         "code": reason,
         "category": category,
         "node": on,
+        "labels": selector,
     }
     if shapes:
         return _shapes(asked, query)
@@ -90,7 +96,9 @@ def jobs(
         items = _with_evictions(asked, items)
     if starts:
         items = _with_starts(asked, items)
-    notes = [] if items else [_none(where, state, queue, user, reason, category, on)]
+    notes = [] if items else [_none(where, state, queue, user, reason, category, on, selector)]
+    if state.lower() == "ended":
+        notes.append(_GONE)
     if found["next"]:
         notes.append(f"{len(items)} of {amount(found['total'])} jobs shown; --limit 0 shows all")
     columns = _columns(has_namespace=bool(where))

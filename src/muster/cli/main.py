@@ -1,8 +1,5 @@
 """The `muster` command: parser and dispatch."""
 
-import sys
-from collections.abc import Sequence
-
 import typer
 
 from muster import __version__
@@ -35,13 +32,4 @@ def _options(
 
 
 def main(program: str | None = None) -> None:
-    app(as_written(sys.argv[1:]), prog_name=program)
-
-
-def as_written(words: Sequence[str]) -> list[str]:
-    """The words of a command line, with kubectl's way to write one of our flags in ours. What
-    follows `--` is somebody else's.
-    """
-    end = words.index("--") if "--" in words else len(words)
-    ours = ["--dry-run" if word == "--dry-run=client" else word for word in words[:end]]
-    return [*ours, *words[end:]]
+    app(prog_name=program)

@@ -45,5 +45,10 @@ def ago_s(text: str, flag: str) -> float | None:
         ) from None
 
 
+def for_so_long(since_s: float | None) -> str:
+    """ " for 2h", behind what lasts; "" where nobody knows since when."""
+    return "" if since_s is None else f" for {age(now_s() - since_s)}"
+
+
 def lasted(seconds: float | None) -> str:
     return "-" if seconds is None else age(seconds)

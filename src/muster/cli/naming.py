@@ -39,14 +39,20 @@ def _searched(kind: str, name: str) -> str:
 
 
 def _is_meant(job: Mapping[str, Any], first: str, second: str, namespace: str) -> bool:
-    key_namespace, _, key_name = job["key"].partition("/")
+    key_namespace = job["key"].partition("/")[0]
     name = second or first
     if first.lower() in ("pod", "pods", "po") and second:
         name = name.rpartition("-")[0] or name
-    # Groups of ours are called by their owner, with its uid behind.
-    if name not in (key_name, owner_name(key_name)):
+    if not of_owner(job, key_namespace, name):
         return False
     kinds = ("pod", "pods", "po", "podgroup", job["kind"].lower(), f"{job['kind'].lower()}s")
     if not second or first.lower() in kinds:
         return bool(key_namespace == namespace)
     return bool(first == key_namespace)
+
+
+def of_owner(job: Mapping[str, Any], namespace: str, name: str) -> bool:
+    """Whether this is its name, or that of its owner: groups of ours are called by their owner,
+    with its uid behind."""
+    key_namespace, _, key_name = job["key"].partition("/")
+    return bool(key_namespace == namespace and name in (key_name, owner_name(key_name)))

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from muster.cli.completing import named
-from muster.cli.reading import Answer, Reading, reading
+from muster.cli.moments import for_so_long
+from muster.cli.reading import Answer, Reading, Selector, reading
 from muster.cli.tables import Column, Row, amount
 
 _NAMED_MAX: Final = 3
@@ -23,18 +24,20 @@ def nodes(
     free: Annotated[int, typer.Option(min=0, help="Each node with as many free GPUs.")] = 0,
     rack: Annotated[str, typer.Option(help="Each node of this rack.")] = "",
     pool: Annotated[str, typer.Option(help="Only of this node pool.")] = "",
+    selector: Selector = "",
 ) -> Answer:
     """What is there, what is free, and who holds it?"""
     if name:
         found = asked.ask(f"nodes/{name}")
         return Answer.of_one("Node", found, lambda: _page(found))
-    listed = asked.ask("nodes")
+    listed = asked.ask("nodes", {"labels": selector})
     items = [
         node
         for node in listed["items"]
         if node["free"] >= free and rack in ("", node["rack"]) and pool in ("", node["pool"])
     ]
-    notes = [] if items else ["No such nodes." if listed["items"] else "There are no nodes."]
+    is_asked = bool(listed["items"] or selector)
+    notes = [] if items else ["No such nodes." if is_asked else "There are no nodes."]
     if each or free or rack:
         return Answer({**listed, "items": items}, _NODES, notes=notes)
     return Answer({**listed, "kind": "NodeGroupList", "items": groups(items)}, _GROUPS, notes=notes)
@@ -75,6 +78,7 @@ def _group(key: tuple[str, str, str], members: list[Row]) -> dict[str, Any]:
         if is_open and best["free"]
         else None,
         "names": [node["name"] for node in members[:_NAMED_MAX]],
+        "since": min((node["since"] for node in members if node.get("since")), default=None),
     }
 
 
@@ -86,7 +90,8 @@ def _note(group: Row) -> str:
     most: Mapping[str, Any] | None = group["most"]
     if group["state"] != "ready":
         more = group["nodes"] - len(group["names"])
-        return ", ".join(group["names"]) + (f" and {more} more" if more else "")
+        named = ", ".join(group["names"]) + (f" and {more} more" if more else "")
+        return named + for_so_long(group["since"])
     if most is None:
         return "-"
     text = f"most on a node {amount(most['free'])} ({most['node']})"
@@ -110,7 +115,7 @@ _GROUPS: Final = [
 
 def _page(node: Row) -> list[str]:
     return [
-        f"{node['name']}: {node['state']}",
+        f"{node['name']}: {node['state']}{for_so_long(node.get('since'))}",
         f"  GPUs      {node['gpus']} {node['gpu']}".rstrip()
         + f", {amount(round(node['used'], 2))} used, {amount(node['free'])} free",
         f"  where     pool {node['pool'] or '-'}, rack {node['rack'] or '-'}",

@@ -44,6 +44,10 @@ class Thing(NamedTuple):
         return f"{self.kind} {self.name}"
 
     @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}".lstrip("/")
+
+    @property
     def starts(self) -> bool:
         """Whether pods may come of it."""
         return self.kind not in _WITHOUT_PODS
@@ -55,6 +59,8 @@ class Cluster:
 
     connection: Connection
     clock: Clock
+    is_trial: bool = False
+    """Whether the server is only asked if it would agree, and keeps nothing."""
     _kinds: dict[tuple[str, str], Kind[Plain]] = field(default_factory=dict)
 
     @property
@@ -63,7 +69,7 @@ class Cluster:
 
     @property
     def _writer(self) -> Writer:
-        return Writer(self.connection, "muster-cli")
+        return Writer(self.connection, "muster-cli", is_trial=self.is_trial)
 
     async def annotate(self, group: str, annotation: str, text: str | None) -> None:
         """Of a pod group; None: take it away."""
@@ -86,8 +92,9 @@ class Cluster:
             made.append(Thing(kind.kind, meta.get("namespace", ""), meta["name"]))
         return made
 
-    async def end(self, group: str, dry_run: bool = False) -> list[Thing]:
-        """Delete what owns the pods of a group; pods that nothing owns are deleted themselves."""
+    async def end(self, group: str, deletes: bool = True) -> list[Thing]:
+        """Delete what owns the pods of a group; pods that nothing owns are deleted themselves.
+        Without `deletes`: what that would be."""
         key = _key(group)
         try:
             found = await self._reader.get(_GROUP, key)
@@ -101,7 +108,7 @@ class Cluster:
         else:
             pods = await self._pods(key)
             targets = [(_POD, pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in pods]
-        for kind, name, uid in targets if not dry_run else ():
+        for kind, name, uid in targets if deletes else ():
             deletion = Deletion(uid=uid, propagation=Propagation.BACKGROUND)
             try:
                 await self._writer.delete(kind, Key(key.namespace, name), deletion)

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -38,11 +38,14 @@ class NotSeen(Exception):
     """The cluster could not be read, and why."""
 
 
-def moment_of(seen: Observation, before: Moment | None = None) -> Moment:
+def moment_of(
+    seen: Observation, before: Moment | None = None, observed: ObservedCluster | None = None
+) -> Moment:
+    """`observed`: what the cluster says of things that no decision looks at."""
     # Who must evict first may wait for reasons of its own: a scheduler remembers more than we do.
     starts, known = {one.job for one in seen.result.plan.binds}, before.undone if before else {}
     session = Session(seen.snapshot, seen.active.policy, seen.now_s)
-    return Moment(
+    moment = Moment(
         seen.snapshot,
         seen.result.explanation,
         session.policy.queue_shares(),
@@ -51,6 +54,10 @@ def moment_of(seen: Observation, before: Moment | None = None) -> Moment:
         seen.took_s,
         {job: known.get(job, seen.now_s) for job in sorted(starts)},
     )
+    if observed is None:
+        return moment
+    closed_since = observed.closed_since(moment.closed)
+    return replace(moment, closed_since=closed_since, labels=observed.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +129,14 @@ async def _is_done(awaited: Collection[asyncio.Future[Any]]) -> bool:
     return bool(done)
 
 
-def _progress(missing: Sequence[str]) -> str:
-    """What is still to be read."""
-    kinds = [one.partition(":")[0].partition(".")[0] for one in missing if one.endswith("listing")]
-    return f"reading the cluster: {', '.join(kinds)}" if kinds else "deciding"
+def tell(doing: Doing, missing: Sequence[tuple[str, int, int]]) -> None:
+    """What is still to be read: of what is most, how much of it is here."""
+    if not missing:
+        doing.what, doing.done, doing.of = "deciding", 0, 0
+        return
+    kind, doing.done, doing.of = max(missing, key=lambda one: one[2])
+    named = [kind] if doing.of else [plural for plural, _, _ in missing]
+    doing.what = f"reading the cluster: {', '.join(named)}"
 
 
 async def look_once(
@@ -153,13 +164,13 @@ async def look_once(
                 if refused := supervisor.refused():
                     raise NotSeen(refused_sentence(refused, process.context))
                 if doing is not None:
-                    doing.what = _progress(supervisor.readiness())
+                    tell(doing, supervisor.being_read())
             if running.done():
                 running.result()
             cluster.newest = await seen
             connect = partial(connected, process, SystemClock(), log)
             namespace = config.options.names.namespace
-            moment = moment_of(cluster.newest)
+            moment = moment_of(cluster.newest, observed=cluster)
             return Look(moment, cluster, connect, namespace)
     except TimeoutError:
         missing = "; ".join(supervisor.readiness()) or "no answer"

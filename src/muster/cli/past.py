@@ -38,6 +38,13 @@ def history(
         str, typer.Option("--queue", "-q", help="Of this queue.", autocompletion=named("queues"))
     ] = "",
     user: Annotated[str, typer.Option("--user", "-u", help="Of this user.")] = "",
+    taken_by: Annotated[
+        str,
+        typer.Option(
+            help="Only who was evicted or moved for jobs of this queue.",
+            autocompletion=named("queues"),
+        ),
+    ] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 200,
 ) -> Answer:
     """What happened: starts, ends, evictions, and refusals that changed?"""
@@ -46,7 +53,8 @@ def history(
         "history",
         {
             "job": _key(asked, job, namespace) if job else "",
-            "kind": "evicted,moved" if evictions else "",
+            "kind": "evicted,moved" if evictions or taken_by else "",
+            "actor_queue": taken_by,
             "since": "" if since_s is None else f"{since_s:.3f}",
             "until": "" if until_s is None else f"{until_s:.3f}",
             "queue": queue,

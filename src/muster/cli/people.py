@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from muster.cli.completing import named
-from muster.cli.moments import now_s
-from muster.cli.reading import Answer, Reading, reading
+from muster.cli.moments import for_so_long, now_s
+from muster.cli.reading import Answer, Reading, Selector, reading
 from muster.cli.tables import Column, Row, age, amount, counted
 
 _BAR: Final = 20
@@ -57,7 +57,9 @@ def _parts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         pieces.append(f"{amount(fits['rack'])} in one rack ({fits['rack_name']})")
     lines.append(("fits now", "   ".join([*pieces, f"{amount(fits['all'])} in all"])))
     if found["nodes"]:
-        closed = "   ".join(f"{one['name']} {one['state']}" for one in found["nodes"])
+        closed = "   ".join(
+            f"{one['name']} {one['state']}{for_so_long(one.get('since'))}" for one in found["nodes"]
+        )
         lines.append(("nodes", closed))
     if longest := found.get("longest"):
         lines.append(("longest", f"{longest['job']} waits for {age(now_s() - longest['since'])}"))
@@ -99,21 +101,22 @@ def queues(
     resource: Annotated[str, typer.Option(help="gpu, cpu or memory.")] = "gpu",
     owed: Annotated[bool, typer.Option("--owed", help="Only those that are owed.")] = False,
     depth: Annotated[int, typer.Option(min=0, help="So deep; 0: all the way down.")] = 0,
+    selector: Selector = "",
 ) -> Answer:
     """Who may have what, who has it, who is owed?"""
     if resource not in _RESOURCES:
         raise typer.BadParameter(f"--resource {resource!r}: write gpu, cpu or memory")
     if name:
         return _one_queue(asked, name)
-    found = asked.ask("queues")
+    found = asked.ask("queues", {"labels": selector})
     items = [
         row
         for row in found["items"]
         if (not owed or row["stands"]["kind"] == "owed") and (not depth or row["depth"] < depth)
     ]
     most = max((_most(row[resource]) for row in items), default=0.0)
-    notes = [] if items else ["No such queues." if found["items"] else _NO_QUEUES]
-    is_flat = flat or owed or bool(asked.sort_by)
+    notes = [] if items else ["No such queues." if found["items"] or selector else _NO_QUEUES]
+    is_flat = flat or owed or bool(asked.sort_by or selector)
     return Answer({**found, "items": items}, _queue_columns(resource, is_flat, most), notes=notes)
 
 

@@ -319,6 +319,12 @@ _COMMON: Final = (
 _NAMES: Final = tuple(one.name for one in _COMMON)
 
 
+Selector = Annotated[
+    str, typer.Option("--selector", "-l", help="With these labels: app=x,tier!=web,!old.")
+]
+"""kubectl's flag, of commands that list."""
+
+
 def context_namespace(source: Source) -> str:
     """Of the kubeconfig's context; "": there is none, as where only a server is named."""
     from muster.client.errors import BadAccess

@@ -168,7 +168,7 @@ def build_web(supervisor: Supervisor, config: SchedulerServiceConfig, site: Site
 
     async def on_observed(seen: Observation) -> None:
         observed.newest = seen
-        await show(board, config.offload, seen)
+        await show(board, config.offload, seen, observed)
 
     build_observer(supervisor, config, on_observed)
     # A token is good for ten minutes: no key has to outlive the process.
@@ -201,14 +201,18 @@ def record_of_estimates(folder: Path | None, log: Log) -> EstimateLog:
         return EstimateLog()
 
 
-async def show(board: Board, offload: Offload, seen: Observation) -> None:
+async def show(
+    board: Board, offload: Offload, seen: Observation, observed: ObservedCluster | None = None
+) -> None:
     """Put what was observed on the board. What costs time is calculated beside the event loop."""
-    moment, told = await offload(partial(_told, board.moment, board.cluster, seen))
+    moment, told = await offload(partial(_told, board.moment, board.cluster, seen, observed))
     board.show(moment, told)
 
 
-def _told(before: Moment | None, cluster: str, seen: Observation) -> tuple[Moment, bytes]:
-    moment = moment_of(seen, before)
+def _told(
+    before: Moment | None, cluster: str, seen: Observation, observed: ObservedCluster | None
+) -> tuple[Moment, bytes]:
+    moment = moment_of(seen, before, observed)
     return moment, difference(before, moment, cluster)
 
 

@@ -86,6 +86,8 @@ class Informer(Generic[T]):
             on_page=self._foresee,
             is_optional=is_optional,
         )
+        self.expected = 0
+        """How many objects the first list will have, as far as the server has said."""
         self.on_set_aside: list[SetAsideListener] = []
         self._log = log
         self._objects: dict[Key, T] = {}
@@ -168,7 +170,7 @@ class Informer(Generic[T]):
             case Unread(_, reject):
                 self._set_aside_object(reject)
 
-    def _foresee(self, objects: Sequence[T]) -> None:
+    def _foresee(self, objects: Sequence[T], remaining: int) -> None:
         """Take in a page of the first list while the server makes the next.
 
         Nobody acts on it before the list is complete; what is not in the end, because it had to be
@@ -181,6 +183,7 @@ class Informer(Generic[T]):
                 found = header(obj)
                 if found != self._header(found.key):
                     self._put(found.key, obj)
+        self.expected = len(self._objects) + remaining
 
     def _header(self, key: Key) -> Header | None:
         known = self._objects.get(key)

@@ -73,7 +73,8 @@ WatchEvent = Changed[T] | Unread | Bookmark
 # What to remember of an object: itself, or a smaller one with all that its reader looks at.
 # Raises `Unreadable` where it looks closer than whoever decoded the object.
 Transform = Callable[[T], T]
-OnPage = Callable[[Sequence[T]], None]
+OnPage = Callable[[Sequence[T], int], None]
+"""Told the objects of a page, and how many come after it as far as the server says."""
 
 
 class Reader:
@@ -97,7 +98,7 @@ class Reader:
         kind: Kind[T],
         selection: Selection = EVERYTHING,
         transform: Transform[T] | None = None,
-        on_page: OnPage[T] = lambda _: None,
+        on_page: OnPage[T] = lambda _objects, _remaining: None,
     ) -> Listing[T]:
         """Every object, of one resource version, each as `transform` returns it.
 
@@ -170,7 +171,7 @@ class Reader:
                 body = await (ahead or self._page(kind, selection, page_size, token))
                 ahead = await self._prefetch(kind, selection, page_size, body)
                 page = _decoded_page(kind, body, transform)
-                on_page(page.objects)
+                on_page(page.objects, page.remaining)
                 found.objects += page.objects
                 found.rejects += page.rejects
                 found.resource_version = page.resource_version

@@ -69,7 +69,7 @@ class Reflector(Generic[T]):
         *,
         log: Log,
         transform: Transform[T] | None = None,
-        on_page: OnPage[T] = lambda _: None,
+        on_page: OnPage[T] = lambda _objects, _remaining: None,
         is_optional: bool = False,
     ) -> None:
         self.kind = kind

@@ -74,9 +74,14 @@ PLAIN_DELETION = Deletion()
 class Writer:
     """Changes objects of any kind over one connection, as one field manager."""
 
-    def __init__(self, connection: Connection, field_manager: str = "muster") -> None:
+    def __init__(
+        self, connection: Connection, field_manager: str = "muster", is_trial: bool = False
+    ) -> None:
+        """`is_trial`: objects are judged as if they were to be created, replaced, patched or
+        deleted, and nothing is stored."""
         self.connection = connection
-        self._query = (("fieldManager", field_manager),)
+        self._trial = (("dryRun", "All"),) if is_trial else ()
+        self._query = (("fieldManager", field_manager), *self._trial)
 
     async def create(
         self, kind: Kind[T], body: Body, namespace: str = "", *, lane: Lane = Lane.NORMAL
@@ -160,7 +165,7 @@ class Writer:
     async def delete(self, kind: Kind[Any], key: Key, deletion: Deletion = PLAIN_DELETION) -> None:
         """`NotFound` when it is gone already, `Conflict` when it is not the one that was meant."""
         body = msgspec.json.encode(deletion.body())
-        request = Request("DELETE", object_path(kind, key), (), _JSON, body)
+        request = Request("DELETE", object_path(kind, key), self._trial, _JSON, body)
         await self.connection.call(request, Call("delete", kind.full_name))
 
     async def bind(

@@ -101,6 +101,15 @@ class Informers:
             if not informer.has_synced
         ]
 
+    def being_read(self) -> list[tuple[str, int, int]]:
+        """Kinds that have not synced yet: how many objects are here, and of how many; 0: nobody
+        has said."""
+        return [
+            (informer.kind.plural, len(informer.objects), informer.expected)
+            for informer in self._shared.values()
+            if not informer.has_synced
+        ]
+
     def refused(self) -> Mapping[str, ApiError]:
         """Kinds that have not synced because we may not read them, or nobody knows who we are."""
         troubles = (

@@ -153,6 +153,10 @@ class Supervisor:
             missing.append("stopping")
         return missing
 
+    def being_read(self) -> list[tuple[str, int, int]]:
+        """Kinds whose first list is on its way: how many objects are here, and of how many."""
+        return self._informers.being_read()
+
     def refused(self) -> Mapping[str, ApiError]:
         """Kinds that we may not read, and what the server says."""
         return self._informers.refused()

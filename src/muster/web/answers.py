@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from muster.api.selectors import BadSelector, label_selector
 from muster.web.moment import Moment
 from muster.web.views import jobs as job_views
 from muster.web.views.job_columns import job_columns
@@ -51,6 +52,22 @@ def answer(
         return status(moment, cluster)
     if path == "map":
         return gpu_map(moment)
+    try:
+        listed = _list(moment, path, query, visible)
+    except BadSelector as wrong:
+        raise BadQuestion("BadSelector", f"labels: {wrong}.") from None
+    if listed is not None:
+        return listed | {"cluster": cluster}
+    found = _ONES[kind](moment, name)
+    if found is None:
+        raise NotThere(f"There is no {kind}/{name}.")
+    return found
+
+
+def _list(
+    moment: Moment, path: str, query: Mapping[str, str], visible: frozenset[str] | None
+) -> dict[str, Any] | None:
+    """None: it is no list that is asked for."""
     if path == "jobs":
         return _jobs(moment, query, visible)
     if path == "shapes":
@@ -59,21 +76,26 @@ def answer(
     if path == "names":
         return _names(moment, query, visible)
     if path in _LISTS:
-        title, view = _LISTS[path]
-        return _listed(title, moment, view(moment))
-    found = _ONES[kind](moment, name)
-    if found is None:
-        raise NotThere(f"There is no {kind}/{name}.")
-    return found
+        title, view, labels = _LISTS[path]
+        selector = label_selector(query.get("labels", ""))
+        items = [one for one in view(moment) if selector.matches(labels(moment, one.name))]
+        return _listed(title, moment, items)
+    return None
 
 
 def _queue(moment: Moment, name: str) -> Any:
     return next((found for found in queues(moment) if found.name == name), None)
 
 
-_LISTS: Final[Mapping[str, tuple[str, Callable[[Moment], list[Any]]]]] = {
-    "queues": ("QueueList", queues),
-    "nodes": ("NodeList", nodes),
+def _labels_of_node(moment: Moment, name: str) -> Mapping[str, str]:
+    found = moment.snapshot.nodes
+    return found.records[found.row[name]].labels
+
+
+_LabelsOf = Callable[[Moment, str], Mapping[str, str]]
+_LISTS: Final[Mapping[str, tuple[str, Callable[[Moment], list[Any]], _LabelsOf]]] = {
+    "queues": ("QueueList", queues, lambda moment, name: moment.labels("queues", name)),
+    "nodes": ("NodeList", nodes, _labels_of_node),
 }
 _ONES: Final[Mapping[str, Callable[[Moment, str], Any]]] = {
     "queues": _queue,

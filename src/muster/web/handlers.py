@@ -235,7 +235,7 @@ class Handlers:
             limit=asked.limit(),
             **{
                 name: asked.query.get(name, "")
-                for name in ("job", "queue", "user", "node", "code", "actor")
+                for name in ("job", "queue", "user", "node", "code", "actor", "actor_queue")
             },
         )
         found = await self._cluster.ask(lambda _: story(folder, query), asked.reader)

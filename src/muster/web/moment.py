@@ -1,6 +1,6 @@
 """Moment: what one cycle saw and said, with what every view of it needs."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,14 @@ from muster.model.status import ACTIVE_USED, STATUSES, TaskStatus
 from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU
 
+Labels = Callable[[str, str], Mapping[str, str]]
+"""Those of a thing: of which kind ("jobs" or "queues"), and its name."""
+
+
+def no_labels(kind: str, name: str) -> Mapping[str, str]:
+    """Where nobody knows them."""
+    return {}
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -31,6 +39,10 @@ class Moment:
     undone: Mapping[str, float] = field(default_factory=dict)
     """Jobs that it would have started, and since when each moment says so: whose scheduler is at
     work has none for long."""
+    closed_since: Mapping[str, float] = field(default_factory=dict)
+    """Of nodes that are closed to work, where the cluster says it."""
+    labels: Labels = no_labels
+    """Of jobs (by key) and of queues (by name): no decision looks at them."""
     made: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """Views that cost something and are asked for again: each is made once for a moment."""
 
@@ -88,6 +100,12 @@ class Moment:
     def is_open(self) -> Bools:
         """[N] whether work may come."""
         return np.array([state == "ready" for state in self.node_states], dtype=bool)
+
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """Nodes that no work comes to."""
+        names = self.snapshot.nodes.names
+        return tuple(names[row] for row in np.flatnonzero(~self.is_open).tolist())
 
     @cached_property
     def node_gpus(self) -> Ints:

@@ -1,14 +1,15 @@
 """The observed cluster as what questions are asked of."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from muster.api import kinds
 from muster.api.codec import to_wire
-from muster.api.core import PriorityClass
+from muster.api.core import Node, PriorityClass
+from muster.api.meta import Key
 from muster.api.names import Names
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
@@ -19,10 +20,14 @@ from muster.model.build import Identity, Priorities, aliases_of
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission.settings import AdmissionSettings
 from muster.services.podgrouper.groupers.workload import GroupingSettings
+from muster.services.scheduler.node_reader import without_images
 from muster.services.scheduler.observer import Observation
 from muster.web.admitted import Rules as AdmissionRules
 from muster.web.live import NotReady
 from muster.web.submission import Surroundings
+
+_CORDONED: Final = "node.kubernetes.io/unschedulable"
+"""The taint of a node that somebody cordoned."""
 
 
 @dataclass(slots=True)
@@ -34,6 +39,7 @@ class ObservedCluster:
     groups: Informer[PodGroup]
     topologies: Informer[Topology]
     queues: Informer[Queue]
+    nodes: Informer[Node]
     newest: Observation | None = field(default=None, init=False)
 
     @classmethod
@@ -45,7 +51,22 @@ class ObservedCluster:
             supervisor.informer(kinds.POD_GROUP),
             supervisor.informer(kinds.TOPOLOGY),
             supervisor.informer(kinds.QUEUE),
+            supervisor.informer(kinds.NODE, transform=without_images),
         )
+
+    def labels(self, kind: str, name: str) -> Mapping[str, str]:
+        """As they are now; nothing where it is gone by now."""
+        if kind == "queues":
+            queue = self.queues.objects.get(Key("", name))
+            return {} if queue is None else queue.metadata.labels
+        group = self.groups.objects.get(Key(*name.split("/", 1)))
+        return {} if group is None else group.metadata.labels
+
+    def closed_since(self, names: Iterable[str]) -> Mapping[str, float]:
+        """Of nodes that are closed to work, where they say it."""
+        nodes = ((name, self.nodes.objects.get(Key("", name))) for name in names)
+        found = {name: _closed_since_s(node) for name, node in nodes if node is not None}
+        return {name: at_s for name, at_s in found.items() if at_s is not None}
 
     def situation(self) -> Situation:
         if self.newest is None:
@@ -92,3 +113,14 @@ class ObservedCluster:
         seen = self.newest
         there = None if seen is None else seen.snapshot.cluster_objects.namespaces
         return AdmissionRules(settings, queues, there or None)
+
+
+def _closed_since_s(node: Node) -> float | None:
+    """When it lost its readiness, or else when it was cordoned."""
+    ready = node.status.condition("Ready")
+    if ready is not None and ready.status != "True":
+        since = ready.last_transition_time
+    else:
+        taints = (one for one in node.spec.taints if one.key == _CORDONED)
+        since = next((one.time_added for one in taints), None)
+    return None if since is None else since.timestamp()

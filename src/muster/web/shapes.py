@@ -136,6 +136,8 @@ class Node(msgspec.Struct, frozen=True):
     pool: str = ""
     gpu: str = ""
     """Which GPUs, as their vendor's labels call them."""
+    since: float | None = None
+    """When it was closed to work; None: it is open, or nobody knows."""
 
 
 class Map(msgspec.Struct, frozen=True):
@@ -190,6 +192,7 @@ class Owed(msgspec.Struct, frozen=True):
 class Trouble(msgspec.Struct, frozen=True):
     name: str
     state: str
+    since: float | None = None
 
 
 class Cycle(msgspec.Struct, frozen=True):

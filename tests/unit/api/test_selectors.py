@@ -4,9 +4,11 @@ import pytest
 
 from muster.api.codec import from_builtins
 from muster.api.selectors import (
+    BadSelector,
     LabelSelector,
     LabelSelectorRequirement,
     NodeSelector,
+    label_selector,
 )
 
 _LABELS = {"a": "1", "zone": "west", "gpus": "8"}
@@ -57,3 +59,30 @@ def test_terms_are_alternatives_and_an_empty_term_matches_nothing() -> None:
     assert selector.matches("n1", {})
     assert not selector.matches("n2", {})
     assert not from_builtins(NodeSelector, {"nodeSelectorTerms": []}).matches("n1", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", "abc"),
+        ("app=x", "a"),
+        ("app==x", "a"),
+        ("app != x", "bc"),
+        ("app in (x, y)", "ab"),
+        ("app notin (x,y)", "c"),
+        ("app", "ab"),
+        ("!app", "c"),
+        ("app in (x,y),tier!=gold", "b"),
+        ("app=", ""),
+    ],
+)
+def test_selectors_are_written_as_kubectls_users_write_them(text: str, names: str) -> None:
+    labels = {"a": {"app": "x", "tier": "gold"}, "b": {"app": "y"}, "c": {"tier": "gold"}}
+    selector = label_selector(text)
+    assert "".join(name for name in labels if selector.matches(labels[name])) == names
+
+
+@pytest.mark.parametrize("text", ["app=x,", "=x", "app in x", "a b", "app>3", "app in (x", "(a)"])
+def test_what_is_no_selector_is_refused_with_how_one_is_written(text: str) -> None:
+    with pytest.raises(BadSelector, match="write KEY=VALUE"):
+        label_selector(text)

@@ -211,15 +211,17 @@ def test_the_first_list_is_applied_page_by_page_and_is_complete() -> None:
     """A page is told before the next has come; what a new beginning does not show goes again."""
     thing = {"namespace": "here", "uid": "u", "resourceVersion": "1"}
 
-    def page(*names: str, token: str = "") -> Answer:
+    def page(*names: str, token: str = "", left: int = 0) -> Answer:
         items = [{"metadata": {**thing, "name": name, "uid": f"u-{name}"}} for name in names]
-        return said({"metadata": {"resourceVersion": "9", "continue": token}, "items": items})
+        meta = {"resourceVersion": "9", "continue": token, "remainingItemCount": left}
+        return said({"metadata": meta, "items": items})
 
     told: list[str] = []
+    expected: list[int] = []
 
     async def run() -> None:
         server = ScriptedServer(
-            page("a", "b", token="more"),
+            page("a", "b", token="more", left=3),
             refused(410, "Expired"),
             page("b", "c", token="more"),
             page("d"),
@@ -231,6 +233,7 @@ def test_the_first_list_is_applied_page_by_page_and_is_complete() -> None:
         def hear(old: Thing | None, new: Thing | None) -> None:
             told.append(f"+{new.metadata.name}" if new else f"-{old.metadata.name if old else ''}")
             assert not informer.has_synced
+            expected.append(informer.expected)
 
         informer.add_handler(hear)
         running = asyncio.create_task(informer.run())
@@ -241,6 +244,7 @@ def test_the_first_list_is_applied_page_by_page_and_is_complete() -> None:
 
     virtually(run())
     assert told == ["+a", "+b", "+c", "+d", "-a"]
+    assert expected == [0, 0, 5, 3, 4]  # as far as the pages before have said
 
 
 def test_a_dropped_watch_resumes_without_a_new_list() -> None:

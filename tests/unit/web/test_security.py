@@ -66,7 +66,7 @@ _RECORDS = make.cluster(
 @asynccontextmanager
 async def _running(gate: Any = None) -> AsyncIterator[tuple[Board, aiohttp.ClientSession]]:
     board = Board("company")
-    board.show(moment_of(_RECORDS), b"{}")
+    board.show(moment_of(_RECORDS, labels=lambda _, name: {"app": name.partition("/")[2]}), b"{}")
     live = LiveCluster(Fixed(_RECORDS), SystemClock(), in_thread, token_key=b"key")
     part = WebPart("127.0.0.1", 0, board, SystemClock(), gate, questions=Handlers(live))
     running = asyncio.create_task(part.run())
@@ -132,7 +132,9 @@ async def test_a_page_of_a_forbidden_namespace_is_refused(path: str) -> None:
             assert answer.status == 200
 
 
-@pytest.mark.parametrize("query", ["search=merg", "user=eve", "namespace=secret"])
+@pytest.mark.parametrize(
+    "query", ["search=merg", "user=eve", "namespace=secret", "labels=app%3Dmerger"]
+)
 async def test_whoever_guesses_a_hidden_name_is_told_nothing(query: str) -> None:
     async with _running(_Gate()) as (_, session):
         answer = await session.get(f"/api/v1/jobs?{query}", headers=_as("ana"))

@@ -13,11 +13,12 @@ from muster.model.records import ClusterRecords, TopologyRecord
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
 from muster.testing import make
+from muster.web.answers import BadQuestion, answer
 from muster.web.moment import Moment
 from muster.web.shapes import Job, Queue
 from muster.web.views.job_columns import job_columns
 from muster.web.views.jobs import Filter, job_page, jobs, page, shapes
-from muster.web.views.nodes import gpu_map, node
+from muster.web.views.nodes import gpu_map, node, nodes
 from muster.web.views.queues import queues
 from muster.web.views.status import status
 
@@ -49,6 +50,50 @@ def _by_name(moment: Moment) -> dict[str, Queue]:
 def _one(moment: Moment, name: str) -> Job:
     (found,) = [job for job in jobs(moment, Filter()) if job.key.endswith(name)]
     return found
+
+
+def test_what_ended_is_listed_where_somebody_asks_for_it() -> None:
+    """A group of which no pod was ever made has not ended."""
+    gang = make.gang("over", 2, gpu=1, queue="q", nodes=("n1", "n1"))
+    over = tuple(structs.replace(one, status=TaskStatus.SUCCEEDED) for one in gang.tasks)
+    empty = make.gang("empty", 1, gpu=1, queue="q")
+    world = make.cluster(
+        make.node("n1", gpu=8),
+        make.queue("q"),
+        replace(gang, tasks=over),
+        replace(empty, tasks=()),
+        make.gang("runs", 1, gpu=1, queue="q", nodes=("n1",)),
+    )
+    moment = moment_of(world)
+    assert [job.key for job in jobs(moment, Filter())] == ["default/runs"]
+    (job,) = jobs(moment, Filter(state="ended"))
+    assert (job.key, job.state, job.pods.max, job.gpus.asked) == ("default/over", "Ended", 2, 2)
+    assert [job.key for job in jobs(moment, Filter(state="ended", queue="other"))] == []
+
+
+def test_jobs_queues_and_nodes_are_chosen_by_their_labels() -> None:
+    labels = {"default/train": {"app": "x"}, "llm": {"tier": "gold"}}
+    moment = moment_of(_busy(), labels=lambda kind, name: labels.get(name, {}))
+    for path, selector, found in (
+        ("jobs", "app=x", ["default/train"]),
+        ("jobs", "app!=x", ["default/tune"]),
+        ("queues", "tier in (gold)", ["llm"]),
+        ("nodes", "rack=r2", ["n3"]),
+        ("nodes", "!rack", []),
+    ):
+        listed = answer(moment, path, {"labels": selector}, "company")
+        assert listed["cluster"] == "company"
+        assert [getattr(one, "key", None) or one.name for one in listed["items"]] == found
+    assert answer(moment, "shapes", {"labels": "app=x"})["items"] == []  # none of it waits
+    with pytest.raises(BadQuestion, match="write KEY=VALUE"):
+        answer(moment, "nodes", {"labels": "rack r2"})
+
+
+def test_closed_nodes_say_since_when() -> None:
+    moment = moment_of(_busy(), closed_since={"n3": 5.0})
+    assert [(one.name, one.since) for one in status(moment).nodes] == [("n3", 5.0)]
+    assert node(moment, "n3") is not None
+    assert [one.since for one in nodes(moment)] == [None, None, 5.0]
 
 
 def test_a_job_whose_nodes_are_chosen_waits_for_its_binding_alone() -> None:

@@ -78,7 +78,8 @@ def encoded_run(run: PastRun) -> bytes:
 def story(folder: Path, query: Query) -> list[Event]:
     """What was decided, and what ended; the newest first. Raises `NoJournal`."""
     found = history(folder, query)
-    if (not query.kinds or ENDED in query.kinds) and not (query.node or query.code or query.actor):
+    is_of_decisions = any((query.node, query.code, query.actor, query.actor_queue))
+    if (not query.kinds or ENDED in query.kinds) and not is_of_decisions:
         for path in journal_files(folder):
             reader = JournalReader(path)
             try:

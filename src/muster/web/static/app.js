@@ -157,8 +157,8 @@ const frame = () => html`
     <span class="grow"></span>
     <span class="live ${state.live ? "on" : "off"}">${freshness()}</span>
     ${state.hidden?.session ? html`<button class="plain" @click=${leave}>Log out</button>` : nothing}
-    <button class="plain" @click=${turnTheme} title="light or dark">◐</button>
-    <button class="plain" @click=${() => toggleHelp()} title="keys">?</button>
+    <button class="plain" @click=${turnTheme} title="light or dark" aria-label="Light or dark">◐</button>
+    <button class="plain" @click=${() => toggleHelp()} title="keys" aria-label="Keys">?</button>
   </header>
   <p class="hushed" role="status">${state.told.text}</p>
   ${banner()}${idle()}

@@ -26,8 +26,8 @@ export function moment(text) {
   return at.toLocaleString("en-GB", isToday ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 }
 
-/** @param {number} count @param {string} noun */
-export const counted = (count, noun) => `${amount(count)} ${noun}${count === 1 ? "" : "s"}`;
+/** @param {number} count @param {string} noun @param {string} [nouns] where it is not formed by an s */
+export const counted = (count, noun, nouns = `${noun}s`) => `${amount(count)} ${count === 1 ? noun : nouns}`;
 
 const OWNED = /\bpg-([a-z0-9.-]+?)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g;
 

@@ -118,6 +118,8 @@ class EventView(Shape, frozen=True, kw_only=True):
     lost_s: float | None
     by: str
     for_: str = msgspec.field(name="for")
+    for_queue: str
+    """That of the job for which it was."""
     code: str
     because: str
     nodes: list[str]

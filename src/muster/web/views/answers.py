@@ -214,6 +214,7 @@ def event_view(event: Event) -> EventView:
         lost_s=event.lost_s,
         by=event.by,
         for_=event.actor,
+        for_queue=event.actor_queue,
         code=event.code,
         because=event.because,
         nodes=list(event.nodes),

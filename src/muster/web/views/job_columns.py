@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from muster.api.selectors import LabelSelector
 from muster.model.reason_codes import Code
 from muster.model.status import ACTIVE_USED, TaskStatus
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
@@ -13,6 +14,7 @@ from muster.web.moment import Moment
 
 _S = TaskStatus
 _HOLDS: Final = (_S.ALLOCATED, _S.BINDING, _S.BOUND, _S.RUNNING)
+_OVER: Final = (_S.SUCCEEDED, _S.FAILED)
 _MADE: Final = "job columns"
 Texts = npt.NDArray[Any]
 
@@ -92,10 +94,27 @@ class JobColumns:
     @cached_property
     def shown(self) -> Rows:
         """The rows that lists have, by queue, then age."""
-        rows = np.flatnonzero(self._moment.snapshot.jobs.live & (self.state != "Ended")).tolist()
+        return self._in_order(self.state != "Ended")
+
+    @cached_property
+    def ended(self) -> Rows:
+        """Those of which nothing runs or waits any more, in the same order; a group of which no pod
+        was ever made has not ended."""
+        return self._in_order((self.state == "Ended") & (self._finished > 0))
+
+    def _in_order(self, which: Bools) -> Rows:
+        rows = np.flatnonzero(self._moment.snapshot.jobs.live & which).tolist()
         for column in (self.key, self.created, self.queue):
             rows.sort(key=column.__getitem__)
         return np.array(rows, dtype=np.int64)
+
+    def labelled(self, rows: Rows, selector: LabelSelector) -> Bools:
+        """Those of these rows that have such labels."""
+        found, labels = np.zeros(len(self.state), dtype=bool), self._moment.labels
+        found[[row for row in rows.tolist() if selector.matches(labels("jobs", self.key[row]))]] = (
+            True
+        )
+        return found
 
     @cached_property
     def key(self) -> Texts:
@@ -155,8 +174,16 @@ class JobColumns:
         return np.where(jobs.queue < 0, self.queue == name, is_below[jobs.queue]).astype(bool)
 
     @cached_property
+    def _finished(self) -> Floats:
+        return self._moment.per_job(self._moment.in_status(*_OVER))
+
+    @cached_property
     def _counted(self) -> Bools:
-        return self._moment.in_status(*ACTIVE_USED, _S.PENDING, _S.GATED)
+        """[T] the pods that a job has; of one that ended, those that it had."""
+        moment = self._moment
+        has_ended = np.append(self.state == "Ended", False)
+        alive = moment.in_status(*ACTIVE_USED, _S.PENDING, _S.GATED)
+        return np.asarray(alive | (moment.in_status(*_OVER) & has_ended[moment.snapshot.tasks.job]))
 
     def _of_records(self, field: str) -> Texts:
         return _texts([getattr(one, field, None) for one in self._records])

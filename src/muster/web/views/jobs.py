@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from muster.api.selectors import label_selector
 from muster.model.public_reasons import PublicReason, public_reason
 from muster.model.reasons import Reason as ReasonOf
 from muster.model.reasons import Refusal
@@ -16,6 +17,8 @@ from muster.web.moment import Moment
 from muster.web.shapes import GpuCounts, Job, JobPage, Pod, PodCounts, Reason, Shape
 from muster.web.views.job_columns import JobColumns, job_columns
 
+ENDED = "ended"
+"""The state of jobs that are listed only where somebody asks for them."""
 _UNIT = {"cpu": 1000.0, "gpu": float(GPU_UNIT)}
 
 
@@ -32,6 +35,8 @@ class Filter:
     shape: str = ""
     node: str = ""
     search: str = ""
+    labels: str = ""
+    """A selector as kubectl's `-l`."""
     visible: frozenset[str] | None = None
     """Namespaces that may be listed; None: all. Nobody writes it into a question."""
 
@@ -50,7 +55,8 @@ def page(
 ) -> tuple[int, list[Job]]:
     """How many match, and some of them: only those are made."""
     columns = job_columns(moment)
-    rows = columns.shown[_matching(columns, wanted)[columns.shown]].tolist()
+    listed = columns.ended if wanted.state == ENDED else columns.shown
+    rows = listed[_matching(columns, wanted)[listed]].tolist()
     if name := _SORTS.get(sort.removeprefix("-")):
         values = getattr(columns, name)
         rows.sort(key=values.__getitem__, reverse=sort.startswith("-"))
@@ -167,6 +173,8 @@ def _matching(columns: JobColumns, wanted: Filter) -> Bools:
         found &= columns.on_node(wanted.node)
     if wanted.visible is not None:
         found &= np.isin(columns.namespace.astype(str), sorted(wanted.visible))
+    if wanted.labels:
+        found &= columns.labelled(np.flatnonzero(found), label_selector(wanted.labels))
     if wanted.search:
         found &= _named(columns, np.flatnonzero(found), wanted.search)
     return found

@@ -79,6 +79,7 @@ def _node(moment: Moment, row: int, devices: list[Device]) -> Node:
         devices=tuple(shown),
         pool=record.labels.get(DEFAULT.node_pool_label, ""),
         gpu=next((record.labels[name] for name in _PRODUCTS if name in record.labels), ""),
+        since=moment.closed_since.get(moment.snapshot.nodes.names[row]),
     )
 
 

@@ -117,7 +117,7 @@ def _owed(found: list[Queue]) -> tuple[Owed, ...]:
 def _troubles(moment: Moment) -> tuple[Trouble, ...]:
     names = moment.snapshot.nodes.names
     found = (
-        Trouble(names[row], state)
+        Trouble(names[row], state, moment.closed_since.get(names[row]))
         for row, state in enumerate(moment.node_states)
         if state != "ready"
     )

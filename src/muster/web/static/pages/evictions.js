@@ -11,26 +11,27 @@ export default {
 
   async load({ query }, ask) {
     const span = Number(query.get("span") ?? SPANS["1 day"]) || SPANS["1 day"];
-    const queue = query.get("queue") ?? "";
+    const queue = query.get("queue") ?? "", taker = query.get("for") ?? "";
     const since = Date.now() / 1000 - span;
-    const found = await ask(`history?kind=evicted,moved&limit=${MOST}&since=${since.toFixed(0)}&queue=${encodeURIComponent(queue)}`);
-    return { items: found.items, span, queue };
+    const found = await ask(`history?kind=evicted,moved&limit=${MOST}&since=${since.toFixed(0)}&queue=${encodeURIComponent(queue)}&actor_queue=${encodeURIComponent(taker)}`);
+    return { items: found.items, span, queue, taker };
   },
 
-  view({ items, span, queue }) {
+  view({ items, span, queue, taker }) {
     return html`
       <form class="tools" @submit=${(event) => event.preventDefault()}>
-        <label>In the last <select @change=${(event) => turn(event.target.value, queue)}>
+        <label>In the last <select @change=${(event) => turn(event.target.value, queue, taker)}>
           ${Object.entries(SPANS).map(([name, seconds]) => html`<option value=${seconds} ?selected=${seconds === span}>${name}</option>`)}
         </select></label>
-        ${queue ? html`<button class="chip" @click=${() => turn(span, "")} title="remove this filter">queue=${queue} ✕</button>` : nothing}
+        ${queue ? html`<button class="chip" @click=${() => turn(span, "", taker)} title="remove this filter">of queue ${queue} ✕</button>` : nothing}
+        ${taker ? html`<button class="chip" @click=${() => turn(span, queue, "")} title="remove this filter">for queue ${taker} ✕</button>` : nothing}
       </form>
       ${items.length ? html`${totals(items)}${table(items)}` : html`<p class="card">Nobody was evicted or moved in that time.</p>`}`;
   },
 };
 
-const turn = (span, queue) => (location.hash = `#/evictions?span=${span}${queue ? `&queue=${encodeURIComponent(queue)}` : ""}`);
-const lost = (items) => items.reduce((sum, event) => sum + ((event.lost_s ?? 0) * event.gpus) / 3600, 0);
+const turn = (span, queue, taker) => (location.hash = `#/evictions?${new URLSearchParams({ span, ...(queue && { queue }), ...(taker && { for: taker }) })}`);
+export const lost = (items) => items.reduce((sum, event) => sum + ((event.lost_s ?? 0) * event.gpus) / 3600, 0);
 
 function totals(items) {
   const queues = new Map();

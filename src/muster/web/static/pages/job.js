@@ -5,6 +5,8 @@ import { amount, counted, moment, named, since } from "../format.js";
 import { changes, story } from "./answers.js";
 
 const AGAIN_S = 15;
+/** Categories of what waiting does not mend. */
+const UNCHANGED = ["never", "broken"];
 /** Answers that take long are kept for a while. @type {{key: string, at: number, why: any, start: any}} */
 let known = { key: "", at: 0, why: undefined, start: undefined };
 
@@ -54,7 +56,7 @@ export default {
         <li>created ${since(job.created)} ago${job.started ? `, started ${since(job.started)} ago` : ""}</li>
       </ul>
       <div class="columns"><div>
-        ${waits ? html`<section class="card later"><h2>Why it waits</h2>${why(reasons, kept)}</section>` : nothing}
+        ${waits ? html`<section class="card ${UNCHANGED.includes(reasons[0]?.category) ? "never" : "later"}"><h2>Why it waits</h2>${why(reasons, kept)}</section>` : nothing}
         <section class="card"><h2>Pods</h2>${podTable(pods)}</section></div>
         <section class="card"><h2>What happened</h2>${past?.length
           ? story(past)
@@ -72,7 +74,8 @@ function why(reasons, kept) {
     ${why === undefined ? html`<p class="quiet">Looking for the smallest change that would start it…</p>` : nothing}
     ${why?.place ? html`<p>Place ${amount(why.place.at)} of ${amount(why.place.of)} in ${why.place.queue}${why.place.behind ? html`, behind <a href="#/job/${why.place.behind}">${named(why.place.behind)}</a>: ${why.place.because}` : nothing}.</p>` : nothing}
     ${start?.at ? html`<p>Expected to start about ${moment(start.at)} (between ${moment(start.earliest)} and ${moment(start.latest)}).</p>` : nothing}
-    ${why ? (why.changes.length ? changes(why.changes) : why.is_complete ? html`<p>No single change of the job, its queue or its place would start it now.</p>` : html`<p class="quiet">No change was found in the time that there is; not all were tried.</p>`) : nothing}`;
+    ${why && why.state !== "waiting" ? html`<p>${why.state === "clearing" ? "Room is being made for it" : "It is being started"}: ${why.because || "nothing is to be done"}</p>` : nothing}
+    ${why?.state === "waiting" ? (why.changes.length ? changes(why.changes) : why.is_complete ? html`<p>No single change of the job, its queue or its place would start it now.</p>` : html`<p class="quiet">No change was found in the time that there is; not all were tried.</p>`) : nothing}`;
 }
 
 const said = (reason) => html`<li><strong>${reason.code}</strong> ${named(reason.message)}</li>`;

@@ -6,7 +6,7 @@ import { amount, named, since } from "../format.js";
 import { changed } from "../flash.js";
 import { save } from "./csv.js";
 
-const FILTERS = ["state", "queue", "namespace", "user", "code", "category", "shape", "node", "search"];
+const FILTERS = ["state", "queue", "namespace", "user", "code", "category", "shape", "node", "labels", "search"];
 const SHAPES = "shapes";
 const GONE_S = 10;
 
@@ -45,7 +45,7 @@ const tools = (query, data) => html`<form class="tools" @submit=${(event) => eve
   <label>Search <input type="search" .value=${query.get("search") ?? ""} @change=${(event) => turn(query, "search", event.target.value)} /></label>
   ${query.get("by") === SHAPES ? nothing : html`<label>State
     <select @change=${(event) => turn(query, "state", event.target.value)}>
-      ${["", "waiting", "running", "starting"].map(
+      ${["", "waiting", "running", "starting", "ended"].map(
         (state) => html`<option value=${state} ?selected=${(query.get("state") ?? "") === state}>${state || "all"}</option>`,
       )}
     </select></label>`}

@@ -1,7 +1,7 @@
 // One node: its devices and who holds them.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { amount, counted, named } from "../format.js";
+import { amount, counted, named, since } from "../format.js";
 
 export default {
   title: (where) => where.name || "Node",
@@ -11,7 +11,7 @@ export default {
   view(node) {
     return html`
       <ul class="facts">
-        <li><span class="state ${node.state === "ready" ? "running" : "waiting"}">${node.state}</span></li>
+        <li><span class="state ${node.state === "ready" ? "running" : "waiting"}">${node.state}</span>${node.since ? ` for ${since(node.since)}` : nothing}</li>
         ${node.gpu ? html`<li>${node.gpu}</li>` : nothing}
         ${node.pool ? html`<li>pool ${node.pool}</li>` : nothing}
         ${node.rack ? html`<li>rack ${node.rack}</li>` : nothing}

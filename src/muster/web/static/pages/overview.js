@@ -1,7 +1,7 @@
 // How is the cluster?
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { amount, counted, moment, named } from "../format.js";
+import { amount, counted, moment, named, since } from "../format.js";
 import { bar, keys, length, standing } from "./bars.js";
 
 /** Comes later than the rest. Without a journal nothing is said of evictions: that is not the same
@@ -54,7 +54,7 @@ export default {
       <section class="card"><h2>Waiting, by reason</h2>${waiting(jobs)}</section>
       ${status.nodes.length
         ? html`<section class="card"><h2>Nodes closed to work</h2><ul class="plain">
-            ${status.nodes.map((node) => html`<li><a href="#/node/${node.name}">${node.name}</a> ${node.state}</li>`)}
+            ${status.nodes.map((node) => html`<li><a href="#/node/${node.name}">${node.name}</a> ${node.state}${node.since ? ` for ${since(node.since)}` : nothing}</li>`)}
           </ul></section>`
         : nothing}
       </div></div>
