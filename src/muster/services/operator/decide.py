@@ -259,7 +259,7 @@ def _shard(shard: SchedulingShard, installation: Installation) -> Iterator[Wante
         "scheduler",
         names.SERVICE_SCHEDULER,
         "scheduler",
-        flags.scheduler_flags(settings, shard),
+        flags.scheduler_flags(settings, shard, installation.shards),
         ports["targetPort"],
         # Not file by file: only a whole directory follows the ConfigMap while the scheduler runs.
         files={flags.CONF: conf} if conf is not None else {},

@@ -174,7 +174,8 @@ def test_every_flag_of_the_scheduler_is_the_operators_or_the_shards() -> None:
     (scheduler,) = [one for one in SERVICES if one.name == "scheduler"]
     flags = {flag.name.removeprefix("--") for flag in scheduler.flags.values()}
     args = container(found(desired_of({}, shard_of("a")), "Deployment", "kai-scheduler-a"))["args"]
-    set_by_us = {arg.removeprefix("--").partition("=")[0] for arg in args}
+    of_other_systems = {"takes-unlabelled"}
+    set_by_us = {arg.removeprefix("--").partition("=")[0] for arg in args} | of_other_systems
     never = {
         "kubeconfig",
         "scheduler-conf-map",
