@@ -259,6 +259,16 @@ def test_a_shard_that_cannot_be_used_is_named_with_its_field(spec: Json, field: 
     assert any(problem.path == field for problem in wrong["bad"])
 
 
+@pytest.mark.parametrize("name", ["team.a", "x" * 50])
+def test_a_shard_whose_service_could_not_be_called_after_it_says_so(name: str) -> None:
+    shards = [shard_of("x" * 49), shard_of(name, partitionLabelValue="a")]
+    usable, wrong = usable_shards(shards, settings_of())
+    assert [one.metadata.name for one in usable] == ["x" * 49]
+    (problem,) = wrong[name]
+    assert problem.path == "metadata.name"
+    assert "at most 49" in problem.fix
+
+
 def test_of_two_shards_that_claim_the_same_nodes_the_older_one_has_them() -> None:
     def aged(name: str, when: str) -> SchedulingShard:
         metadata = {"name": name, "creationTimestamp": when}
