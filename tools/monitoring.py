@@ -238,6 +238,7 @@ PANELS: Final = (
     ("No news for", "muster_informer_trouble_seconds", "{{pod}} {{kind}}", "s"),
     ("Event loop lag", "muster_event_loop_lag_seconds", "{{pod}}", "s"),
     ("Keys that wait", "workqueue_depth", "{{name}}", "short"),
+    ("Keys held by a slow namespace", "muster_long_work_held", "{{name}}", "short"),
     (
         "Waiting for a turn to call the API server, p95",
         "histogram_quantile(0.95, sum by (le, job) "

@@ -148,6 +148,31 @@ def test_a_shard_of_volcanos_profile_runs_volcanos_jobs_with_its_controllers(
     operated(story, (NODES[0],), tmp_path, kinds_of="volcano", args=args)
 
 
+@pytest.mark.row(114)
+def test_volcanos_jobs_name_no_pool_and_run_on_the_nodes_that_are_its_shards(
+    tmp_path: Path,
+) -> None:
+    """Beside a shard of ours; and a second one of Volcano's leaves them alone."""
+
+    async def story(world: Operated) -> None:
+        for name in ("b", "c"):
+            spec = {"partitionLabelValue": name, "args": {"profile": "volcano"}}
+            await world.lab.create(SHARD, {"metadata": {"name": name}, "spec": spec})
+            await world.until_ready(SHARD, name)
+        container = {"name": "main", "image": "work", "resources": {"requests": {"cpu": "1"}}}
+        task = {"name": "w", "replicas": 4, "template": {"spec": {"containers": [container]}}}
+        spec = {"minAvailable": 4, "schedulerName": "volcano", "tasks": [task]}
+        await world.lab.create(
+            plainly(kinds.VOLCANO_JOB), {"metadata": {"name": "gang"}, "spec": spec}
+        )
+        await world.lab.pod("ours", gpus=1)
+        assert _nodes(await world.until_running("gang", 4)) <= {"pool-0", "pool-1"}
+        assert _nodes(await world.until_running("ours", 1)) <= {"plain-0", "plain-1"}
+
+    third = NodeGroup("third", labels={POOL: "c"})
+    operated(story, (*NODES, third), tmp_path, kinds_of="volcano")
+
+
 def test_a_conf_of_the_users_own_is_what_such_a_scheduler_reads(tmp_path: Path) -> None:
     async def story(world: Operated) -> None:
         text = 'actions: "allocate"\ntiers:\n- plugins:\n  - name: gang\n'

@@ -435,23 +435,49 @@ def test_what_kais_operator_left_is_taken_over_in_place() -> None:
         assert hooks is not None
         assert hooks["metadata"]["uid"] == kept["hooks"]
         assert hooks["webhooks"][0]["clientConfig"]["service"]["name"] == "admission"
-        moved_s, replaced_s = (
-            [
-                line.at_s
-                for line in site.cluster.write_log
-                if line.who == OPERATOR and name in line.path
-            ]
-            for name in (
-                "validatingwebhookconfigurations/kai-queue",
-                "deployments/queue-controller",
-            )
-        )
         # Of several API servers one may not have heard yet whom it is to ask now.
-        assert min(replaced_s) - max(moved_s) >= 10.0
+        assert min(_written_s(site, _ASKED_BEFORE)) - max(_written_s(site, _HOOKS)) >= 10.0
         assert await site.get(DEPLOYMENT, "numa-placement-exporter") is None, "ours has none"
         account = await site.get(ACCOUNT, "binder")
         assert account is not None
         assert account["metadata"]["uid"] == kept["account"], "tokens of running pods stay good"
+
+    on_site(story, starts=False)
+
+
+_HOOKS = "validatingwebhookconfigurations/kai-queue"
+_ASKED_BEFORE = "deployments/queue-controller"
+
+
+def _written_s(site: Site, name: str) -> list[float]:
+    """When the operator wrote what is called so."""
+    return [
+        line.at_s for line in site.cluster.write_log if line.who == OPERATOR and name in line.path
+    ]
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 3.0])
+def test_who_kais_webhooks_asked_outlives_an_operator_that_ends_while_they_move(
+    pause_s: float,
+) -> None:
+    async def story(site: Site) -> None:
+        config = await site.create(CONFIG, "kai-config", spec=_kais_config())
+        await site.create(SHARD, "default", spec={})
+        await _leave_as_kai(site, config)
+        await site.cluster.start(operator_service())
+
+        async def moved() -> bool:
+            hooks = await site.get(VALIDATING, "kai-queue-validation-v2")
+            assert hooks is not None
+            client = hooks["webhooks"][0]["clientConfig"]
+            return bool(client["service"]["name"] == "admission")
+
+        await site.until(moved)
+        await site.cluster.kill(OPERATOR)
+        await site.clock.sleep(pause_s)
+        await site.cluster.start(operator_service())
+        await site.until_ready(CONFIG, "kai-config")
+        assert min(_written_s(site, _ASKED_BEFORE)) - max(_written_s(site, _HOOKS)) >= 10.0
 
     on_site(story, starts=False)
 
@@ -471,7 +497,7 @@ async def _leave_as_kai(site: Site, config: Plain) -> dict[str, str]:
         "blockOwnerDeletion": True,
     }
     uids = {}
-    for name in ("binder", "numa-placement-exporter"):
+    for name in ("binder", "numa-placement-exporter", "queue-controller"):
         app = {"app": name}
         container = {
             "name": name,

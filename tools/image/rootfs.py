@@ -29,8 +29,9 @@ _LEFT_OUT: Final = (
     *("_curses*", "readline*", "_gdbm*", "_dbm*", "nis.*"),
 )
 """Of the standard library: tests, windows, what wants a terminal."""
-_UNUSED: Final = "numba/np/ufunc/tbbpool*"
-"""A way to run loops in parallel that wants a library which nobody has; kernels use one thread."""
+_UNUSED: Final = ("numba/np/ufunc/tbbpool*", "numba/np/ufunc/omppool*")
+"""Ways to run loops in parallel that want libraries which slim systems lack; kernels use one
+thread."""
 _COMMAND: Final = f"""#!{_PYTHON}
 import sys
 
@@ -88,7 +89,7 @@ def _packages(root: Path, wheel: Path) -> None:
     _run(*uv, *into, "--require-hashes", "-r", LOCK)
     _run(*uv, *into, wheel)
     shutil.rmtree(target / "bin", ignore_errors=True)
-    for path in (*target.glob(_UNUSED), target / ".lock"):
+    for path in (*(one for unused in _UNUSED for one in target.glob(unused)), target / ".lock"):
         path.unlink(missing_ok=True)
     for folder in [*target.rglob("tests")]:
         shutil.rmtree(folder, ignore_errors=True)

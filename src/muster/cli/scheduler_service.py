@@ -104,6 +104,10 @@ SCHEDULER: Final = Service(
         "kube-batch 0.2 that of their namespace's name.",
     ),
     shard=Flag("--partition-label-value", "The node pool that this scheduler serves."),
+    takes_unlabelled=Flag(
+        "--takes-unlabelled",
+        "Pod groups and queues that name no node pool are this scheduler's, too; nodes are not.",
+    ),
     node_pool_label=Flag("--nodepool-label-key", "The label by which nodes belong to pools."),
     **QUEUE_LABEL,
     reservation_app=Flag("--resource-reservation-app-label", "The app label of reservation pods."),

@@ -66,6 +66,8 @@ class Controller(Generic[K]):
         self._log = log
         self._meters = meters
         self._pace = pace
+        # One worker is a promise: never two keys at the same time.
+        self._lanes: Lanes[K] | None = Lanes(namespace_of) if pace.workers > 1 else None
         self._runs = False
         self._look_at_all: list[Callable[[], None]] = []
         self._measure_queue()
@@ -105,9 +107,7 @@ class Controller(Generic[K]):
         self._runs = True
         for look_at_all in self._look_at_all:
             look_at_all()
-        # One worker is a promise: never two keys at the same time.
-        lanes: Lanes[K] | None = Lanes(namespace_of) if self._pace.workers > 1 else None
-        await work_off(self.queue, self._pace.workers, self._reconcile, lanes)
+        await work_off(self.queue, self._pace.workers, self._reconcile, self._lanes)
 
     def stop(self) -> None:
         """Begin nothing new."""
@@ -155,6 +155,9 @@ class Controller(Generic[K]):
         self.queue.on_added = lambda _: added.inc()
         self.queue.on_waited = waited.observe
         self._meters.depth.labels(self.name).set_function(lambda: float(len(self.queue)))
+        if (lanes := self._lanes) is not None:
+            self._meters.long.labels(self.name).set_function(lambda: float(lanes.long))
+            self._meters.held.labels(self.name).set_function(lambda: float(lanes.held))
 
 
 def own_key(obj: object) -> Iterable[Key]:

@@ -28,6 +28,16 @@ class Lanes(Generic[K]):
         self._counts: Counter[str] = Counter()
         self._held: dict[str, dict[K, None]] = {}
 
+    @property
+    def long(self) -> int:
+        """Works that go on without a worker."""
+        return len(self._long)
+
+    @property
+    def held(self) -> int:
+        """Keys that wait because their lane has enough of such works."""
+        return sum(map(len, self._held.values()))
+
     def may_begin(self, key: K) -> bool:
         """Else the key is held until `ended` returns it."""
         lane = self.lane_of(key)

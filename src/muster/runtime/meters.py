@@ -84,6 +84,18 @@ class ControllerMeters:
         self.depth = Gauge(
             "workqueue_depth", "Keys that wait for a worker.", ["name"], registry=registry
         )
+        self.long = Gauge(
+            "muster_long_work",
+            "Keys whose work lasts so long that it goes on without a worker.",
+            ["name"],
+            registry=registry,
+        )
+        self.held = Gauge(
+            "muster_long_work_held",
+            "Keys that wait because their namespace has enough of such work.",
+            ["name"],
+            registry=registry,
+        )
 
 
 def meter_leader(registry: CollectorRegistry, lease: str, leads: Callable[[], bool]) -> None:

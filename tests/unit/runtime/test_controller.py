@@ -20,6 +20,7 @@ from muster.client.informer import Informer
 from muster.client.read import Reader
 from muster.client.transport import InProcessTransport
 from muster.runtime.controller import Controller, Pace, own_key
+from muster.runtime.lanes import LONG_AT_ONCE
 from muster.runtime.meters import ControllerMeters
 from muster.runtime.reconciler import DONE, Result
 
@@ -69,6 +70,9 @@ class Frame:
         labels = {"controller": "things", "result": result}
         return self.registry.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
 
+    def shown(self, metric: str) -> float | None:
+        return self.registry.get_sample_value(metric, {"name": "things"})
+
 
 SLOW_RETRY = Pace(backoff=Backoff(first_s=1, longest_s=60))
 
@@ -78,6 +82,25 @@ async def worked(frame: Frame, seconds: float = 100) -> None:
     await frame.clock.sleep(seconds)
     frame.controller.stop()
     await running
+
+
+def test_what_a_slow_namespace_holds_up_is_shown() -> None:
+    async def run() -> None:
+        frame = Frame(Pace(workers=2, timeout_s=60.0))
+        frame.scribe.takes_s = 20.0
+        for number in range(LONG_AT_ONCE + 3):
+            frame.controller.queue.add(Key("slow", f"slow-{number}"))
+        running = asyncio.create_task(frame.controller.run())
+        seen = []
+        for pause_s in (1.0, 16.0, 100.0):
+            await frame.clock.sleep(pause_s)
+            seen.append((frame.shown("muster_long_work"), frame.shown("muster_long_work_held")))
+        frame.controller.stop()
+        await running
+        assert seen == [(0, 0), (LONG_AT_ONCE, 3), (0, 0)]
+        assert len(frame.scribe.asked) == LONG_AT_ONCE + 3
+
+    virtually(run())
 
 
 def test_a_failing_key_is_retried_with_backoff_and_does_not_block_others() -> None:

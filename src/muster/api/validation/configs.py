@@ -13,6 +13,7 @@ from muster.api.validation.problems import (
     Problem,
     Problems,
     given,
+    is_dns_label,
     is_label_key,
     unlike,
     warning,
@@ -60,8 +61,12 @@ def _key_problems(config: Config) -> Problems:
     for path, key in given("spec.global", everywhere, "queue_label_key", "node_pool_label_key"):
         if not is_label_key(key):
             yield Problem(path, f"{key!r} is no label key", "write one like kai.scheduler/queue")
-    if everywhere is not None and everywhere.scheduler_name == "":
-        yield Problem("spec.global.schedulerName", "it is empty", "write a name, or leave it out")
+    for path, name in given("spec.global", everywhere, "scheduler_name"):
+        if not name:
+            yield Problem(path, "it is empty", "write a name, or leave it out")
+        elif not is_dns_label(name):
+            message = f"{name!r} is no DNS label, and the Services of shards are called after it"
+            yield Problem(path, message, "use lower-case letters, digits and -")
 
 
 def _pair_problems(config: Config) -> Problems:

@@ -69,11 +69,18 @@ def is_label_value(text: str) -> bool:
     return not text or bool(_LABEL_NAME.fullmatch(text))
 
 
+def is_dns_label(text: str) -> bool:
+    """Whether it could be part of a host's name, as names of Services and pods are."""
+    return len(text) <= DNS_LABEL_MAX and bool(_DNS_LABEL.fullmatch(text))
+
+
 def is_subdomain(text: str) -> bool:
     """Whether an object could have that name."""
     return len(text) <= 253 and bool(_SUBDOMAIN.fullmatch(text))
 
 
+DNS_LABEL_MAX: Final = 63
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _SUBDOMAIN: Final = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII

@@ -17,7 +17,13 @@ from muster.api.codec import Unreadable, from_builtins
 from muster.api.core import PodSpec
 from muster.api.duration import Duration
 from muster.api.meta import ObjectMeta, Struct
-from muster.api.validation.problems import Problem, Problems, unlike
+from muster.api.validation.problems import (
+    DNS_LABEL_MAX,
+    Problem,
+    Problems,
+    is_dns_label,
+    unlike,
+)
 from muster.api.volcano_batch import (
     ACTIONS,
     ANY_EVENT,
@@ -34,7 +40,6 @@ from muster.api.volcano_batch import (
 from muster.api.volcano_defaults import with_defaults
 from muster.base.cron import BadSchedule, parsed
 
-_LABEL_MAX: Final = 63
 _PENDING_LEAST: Final = Duration("1s")
 """A pod that is replaced sooner never runs: it would be made and deleted without pause."""
 _MOVABLE: Final = (
@@ -278,13 +283,13 @@ def _name_problems(job: str, tasks: Sequence[TaskSpec]) -> Problems:
         if task.name in seen:
             yield Problem(path, f"{task.name} stands twice", "give every task its own name")
         seen.add(task.name)
-        if not _is_dns_label(task.name):
+        if not is_dns_label(task.name):
             fix = "use up to 63 lower-case letters, digits and -"
             yield Problem(path, f"{task.name!r} cannot be part of the name of a pod", fix)
         longest = f"{job}-{task.name}-{max(task.replicas - 1, 0)}"
-        if len(longest) > _LABEL_MAX:
+        if len(longest) > DNS_LABEL_MAX:
             message = f"pods would be called {longest}, {len(longest)} letters"
-            fix = f"shorten the names of job and task by {len(longest) - _LABEL_MAX}"
+            fix = f"shorten the names of job and task by {len(longest) - DNS_LABEL_MAX}"
             yield Problem(path, message, fix)
 
 
@@ -326,8 +331,3 @@ def circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
                 path[name] = None
                 waiting.append(iter(needs.get(name, ())))
     return []
-
-
-def _is_dns_label(text: str) -> bool:
-    allowed = set("abcdefghijklmnopqrstuvwxyz0123456789-")
-    return 0 < len(text) <= _LABEL_MAX and set(text) <= allowed and "-" not in (text[0], text[-1])

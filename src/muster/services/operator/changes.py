@@ -41,6 +41,11 @@ def change(want: Wanted, owner: Json | None, live: Mapping[str, Any]) -> Json:
     return _patch(body, live, _applied(want, live))
 
 
+def is_taken_over(live: Mapping[str, Any]) -> bool:
+    """Whether we changed it before; else it is as somebody else left it."""
+    return _APPLIED in ((live.get("metadata") or {}).get("annotations") or {})
+
+
 def _applied(want: Wanted, live: Mapping[str, Any]) -> Any:
     annotations = (live.get("metadata") or {}).get("annotations") or {}
     text = annotations.get(_APPLIED)

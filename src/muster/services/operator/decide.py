@@ -13,7 +13,13 @@ from muster.api.profiles import ProfileName
 from muster.api.shard import SchedulingShard
 from muster.api.validation.configs import config_problems
 from muster.api.validation.no_effect import CONFIG, SHARD, no_effect
-from muster.api.validation.problems import Problem, Severity, warning
+from muster.api.validation.problems import (
+    DNS_LABEL_MAX,
+    Problem,
+    Severity,
+    is_dns_label,
+    warning,
+)
 from muster.api.validation.shards import shard_problems, shards_problems
 from muster.services.admission.webhooks import Registration, webhook_configurations
 from muster.services.operator import flags
@@ -127,6 +133,7 @@ def _problems_of(
     yield from usage_problems(shard)
     yield from utilization_problems(shard, usage_address(settings))
     yield from (one for one in shard_problems(shard) if one.severity is Severity.ERROR)
+    yield from _name_problems(shard, settings)
     usage = shard.spec.usage_db_config
     is_asked = usage is not None and usage.client_type == "prometheus"
     if is_asked and names_no_address(usage) and not usage_address(settings):
@@ -136,6 +143,15 @@ def _problems_of(
     for flag in flags.unknown_flags(shard):
         known = ", ".join(sorted(flags.known_args()))
         yield Problem(f"spec.args[{flag}]", "the scheduler takes no such flag", f"known: {known}")
+
+
+def _name_problems(shard: SchedulingShard, settings: Settings) -> Iterator[Problem]:
+    name, own = scheduler_name(settings, shard), shard.metadata.name
+    if not is_dns_label(name):
+        most = DNS_LABEL_MAX - (len(name) - len(own))
+        why = f"its Service would be called {name}, which is no DNS label"
+        fix = f"give it a name of at most {most} lower-case letters, digits and -"
+        yield Problem("metadata.name", why, fix)
 
 
 def usable_config(config: Config) -> list[Problem]:
@@ -259,7 +275,7 @@ def _shard(shard: SchedulingShard, installation: Installation) -> Iterator[Wante
         "scheduler",
         names.SERVICE_SCHEDULER,
         "scheduler",
-        flags.scheduler_flags(settings, shard),
+        flags.scheduler_flags(settings, shard, installation.shards),
         ports["targetPort"],
         # Not file by file: only a whole directory follows the ConfigMap while the scheduler runs.
         files={flags.CONF: conf} if conf is not None else {},

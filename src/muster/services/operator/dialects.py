@@ -49,6 +49,20 @@ def scheduler_of(shard: SchedulingShard, settings: Settings) -> str:
     return settings.names.scheduler if profile.speaks_kai else profile.system
 
 
+def takes_unlabelled(
+    shard: SchedulingShard, shards: Iterable[SchedulingShard], settings: Settings
+) -> bool:
+    """Volcano and kube-batch know no node pools, so their groups and queues name none: one shard of
+    each system has these, the one without a pool or else the oldest.
+    """
+    system = scheduler_of(shard, settings)
+    same = [one for one in shards if scheduler_of(one, settings) == system]
+    pools = {one.spec.partition_label_value for one in same}
+    oldest = min(same, key=lambda one: one.metadata.age_order)
+    is_other = not profile_of(shard).speaks_kai
+    return is_other and "" not in pools and oldest.metadata.name == shard.metadata.name
+
+
 def lease_of(shard: SchedulingShard, settings: Settings) -> str:
     known = names.Names(scheduler=scheduler_of(shard, settings))
     return known.scheduler_lease(shard.spec.partition_label_value)

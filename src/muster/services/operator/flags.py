@@ -1,13 +1,19 @@
 """The flags that the operator gives to services, from what Config and shards say. Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from muster.api.config_defaults import binder_plugins
 from muster.api.profiles import ProfileName
 from muster.api.shard import SchedulingShard
-from muster.services.operator.dialects import CONF_MAP, other_schedulers, profile_of, scheduler_of
+from muster.services.operator.dialects import (
+    CONF_MAP,
+    other_schedulers,
+    profile_of,
+    scheduler_of,
+    takes_unlabelled,
+)
 from muster.services.operator.journal import CLAIM, SIZE, journal_flags
 from muster.services.operator.objects import Json
 from muster.services.operator.pods import image_of
@@ -60,7 +66,10 @@ OURS: Final = frozenset({CONF_MAP, CLAIM, "journal-folder", SIZE, UTILIZATION})
 """What the operator reads of a shard's args, and turns into volumes and flags."""
 
 
-def scheduler_flags(settings: Settings, shard: SchedulingShard) -> list[str]:
+def scheduler_flags(
+    settings: Settings, shard: SchedulingShard, shards: Sequence[SchedulingShard]
+) -> list[str]:
+    """Of one of these shards."""
     known, section = settings.names, settings.section("scheduler")
     own = [f"--{name}={shard.spec.args[name]}" for name in sorted(VALUES & set(shard.spec.args))]
     has_conf = profile_of(shard).speaks_kai or CONF_MAP in shard.spec.args
@@ -70,6 +79,7 @@ def scheduler_flags(settings: Settings, shard: SchedulingShard) -> list[str]:
         f"--namespace={known.namespace}",
         f"--nodepool-label-key={known.node_pool_label}",
         f"--partition-label-value={shard.spec.partition_label_value}",
+        *(["--takes-unlabelled"] if takes_unlabelled(shard, shards, settings) else []),
         f"--resource-reservation-app-label={known.reservation_app}",
         f"--resource-reservation-namespace={known.reservation_namespace}",
         f"--scale-adjust-namespace={known.scale_adjust_namespace}",

@@ -9,13 +9,16 @@ the others do.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from muster.api.names import SERVICE_POD_GROUP_CONTROLLER, SERVICE_QUEUE_CONTROLLER
 from muster.services.operator.objects import DEPLOYMENT, SERVICE, Json, Wanted
 from muster.services.operator.status import unavailability
 
 Asked = tuple[str, str]
 """A service of our namespace and a path of it."""
+ANSWER_FOR_KAI: Final = (SERVICE_QUEUE_CONTROLLER, SERVICE_POD_GROUP_CONTROLLER)
+"""Services that KAI's webhooks ask, and ours do not."""
 
 
 def asked(hooks: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[Asked]:

@@ -8,6 +8,7 @@ and changed. Nothing that somebody else owns is deleted.
 import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, Literal
 
 from muster.api import kinds, names
@@ -23,6 +24,7 @@ from muster.runtime.reconciler import DONE, Result
 from muster.services.operator import hook_moves
 from muster.services.operator.applier import Applier
 from muster.services.operator.certificates import Certificates, renewed
+from muster.services.operator.changes import is_taken_over
 from muster.services.operator.decide import (
     Desired,
     desired,
@@ -37,6 +39,7 @@ from muster.services.operator.objects import (
     DEPLOYMENT,
     MADE,
     SECRET,
+    SERVICE,
     Json,
     Wanted,
     wanted,
@@ -87,7 +90,8 @@ class Operator:
     _release: Release
     _no_effect: NoEffectReport
     _asked_s: dict[str, float] = field(default_factory=dict)
-    """When webhooks were last seen to ask a service for what is to move to admission."""
+    """When webhooks were last seen to ask a service for what is to move to admission; from the
+    first look on, and before it others may have moved them."""
 
     async def reconcile(self, key: All) -> Result:
         copies = self._applier.copies
@@ -176,6 +180,7 @@ class Operator:
 
     async def _bring_about(self, look: _Look) -> None:
         owner = owner_of(kinds.CONFIG, look.config.metadata)
+        self._heed_those_before()
         asked = self._still_asked(look.wants)
         later = waiting(look.wants.config, asked | self._lately_asked())
         for want in look.wants.config:
@@ -207,6 +212,20 @@ class Operator:
         if live is None:
             return told
         return told + await self._bring(hook_moves.trusting(want, live, self._namespace), owner)
+
+    def _heed_those_before(self) -> None:
+        """One of us may have moved webhooks an instant ago, and ended. Whom they asked is then as
+        KAI left it."""
+        if not self._asked_s:
+            keys = [Key(self._namespace, name) for name in hook_moves.ANSWER_FOR_KAI]
+            lives = {
+                key.name: [self._applier.live(kind, key) for kind in (DEPLOYMENT, SERVICE)]
+                for key in keys
+            }
+            now_s = self._clock.monotonic_s()
+            for name, both in lives.items():
+                is_as_left = any(live and not is_taken_over(live) for live in both)
+                self._asked_s[name] = now_s if is_as_left else -inf
 
     def _lately_asked(self) -> frozenset[str]:
         """Services that an API server may still ask, which has not heard of the move."""

@@ -175,7 +175,9 @@ class SchedulerCache:
     def batch_groups(self) -> list[BatchPodGroup]:
         """Groups of Volcano and kube-batch that are ours."""
         groups = self._informers.pod_groups.objects.values()
-        return [g for g in groups if isinstance(g, BatchPodGroup) and self._shard.has(g.metadata)]
+        return [
+            g for g in groups if isinstance(g, BatchPodGroup) and self._shard.has_work(g.metadata)
+        ]
 
     def jobs_with_conditions(self) -> list[str]:
         """Jobs with an unschedulable condition."""
@@ -631,7 +633,7 @@ class SchedulerCache:
     # -- whose is what -------------------------------------------------------------------
 
     def _queue_record(self, queue: Queue) -> QueueRecord | None:
-        if not self._shard.has(queue.metadata):
+        if not self._shard.has_work(queue.metadata):
             return None
         if isinstance(queue, BatchQueue):
             return batch_queue_record(queue.batch)

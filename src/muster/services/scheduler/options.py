@@ -29,6 +29,8 @@ class Options:
     names: Names = field(default_factory=Names)
     shard: str = ""
     """Value of the node-pool label that this scheduler serves; empty: what has no such label."""
+    takes_unlabelled: bool = False
+    """Whether groups and queues without such a label are ours, too; nodes are not."""
     schedule_period_s: float = 1.0
     """The shortest time between two cycles; nothing happens while nothing changes."""
     staleness_grace_s: float = 60.0

@@ -22,6 +22,11 @@ class Shard:
             return True
         return metadata.labels.get(label, "") == self.options.shard
 
+    def has_work(self, metadata: ObjectMeta) -> bool:
+        """Of a group or a queue. Other systems know no node pools: theirs carry no label."""
+        has_none = not metadata.labels.get(self.options.names.node_pool_label)
+        return self.has(metadata) or (self.options.takes_unlabelled and has_none)
+
     def has_node(self, node: Node) -> bool:
         if not self.has(node.metadata):
             return False
@@ -32,4 +37,4 @@ class Shard:
     def schedules(self, group: PodGroup) -> bool:
         """Whether it is ours and not parked."""
         label = self.options.names.node_pool_label
-        return self.has(group.metadata) and is_up_for_scheduling(group, label)
+        return self.has_work(group.metadata) and is_up_for_scheduling(group, label)

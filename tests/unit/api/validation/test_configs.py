@@ -39,6 +39,7 @@ _WRONG: list[tuple[Json, str, str]] = [
     ({"global": {"queueLabelKey": "a b"}}, "spec.global.queueLabelKey", "no label key"),
     ({"global": {"nodePoolLabelKey": "/"}}, "spec.global.nodePoolLabelKey", "no label key"),
     ({"global": {"schedulerName": ""}}, "spec.global.schedulerName", "empty"),
+    ({"global": {"schedulerName": "my.scheduler"}}, "spec.global.schedulerName", "DNS label"),
     (
         {"queueController": {"queueLabelToMetricLabel": "a"}},
         "spec.queueController.queueLabelToMetricLabel",

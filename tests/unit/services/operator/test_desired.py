@@ -174,7 +174,8 @@ def test_every_flag_of_the_scheduler_is_the_operators_or_the_shards() -> None:
     (scheduler,) = [one for one in SERVICES if one.name == "scheduler"]
     flags = {flag.name.removeprefix("--") for flag in scheduler.flags.values()}
     args = container(found(desired_of({}, shard_of("a")), "Deployment", "kai-scheduler-a"))["args"]
-    set_by_us = {arg.removeprefix("--").partition("=")[0] for arg in args}
+    of_other_systems = {"takes-unlabelled"}
+    set_by_us = {arg.removeprefix("--").partition("=")[0] for arg in args} | of_other_systems
     never = {
         "kubeconfig",
         "scheduler-conf-map",
@@ -256,6 +257,16 @@ def test_a_shard_that_cannot_be_used_is_named_with_its_field(spec: Json, field: 
     usable, wrong = usable_shards([shard_of("good"), shard_of("bad", **spec)], settings_of())
     assert [shard.metadata.name for shard in usable] == ["good"] or field in str(wrong)
     assert any(problem.path == field for problem in wrong["bad"])
+
+
+@pytest.mark.parametrize("name", ["team.a", "x" * 50])
+def test_a_shard_whose_service_could_not_be_called_after_it_says_so(name: str) -> None:
+    shards = [shard_of("x" * 49), shard_of(name, partitionLabelValue="a")]
+    usable, wrong = usable_shards(shards, settings_of())
+    assert [one.metadata.name for one in usable] == ["x" * 49]
+    (problem,) = wrong[name]
+    assert problem.path == "metadata.name"
+    assert "at most 49" in problem.fix
 
 
 def test_of_two_shards_that_claim_the_same_nodes_the_older_one_has_them() -> None:

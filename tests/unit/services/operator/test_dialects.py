@@ -46,6 +46,34 @@ def test_kube_batch_has_no_controllers() -> None:
     assert "--scheduler-name=kube-batch" in scheduler
 
 
+@pytest.mark.parametrize(
+    ("pools", "takes"),
+    [
+        ({"a": "x"}, ["a"]),
+        ({"a": "x", "b": "y"}, ["a"]),
+        ({"a": "x", "b": ""}, []),  # Its own are those without a label.
+        ({"a": ""}, []),
+    ],
+)
+def test_what_names_no_pool_has_one_shard_of_its_system(
+    pools: dict[str, str], takes: list[str]
+) -> None:
+    others = {"ours": ("muster", "z"), "kube": ("kube-batch", "w")}
+    volcanos = {name: ("volcano", pool) for name, pool in pools.items()}
+    shards = [
+        shard_of(name, args={"profile": profile}, partitionLabelValue=pool)
+        for name, (profile, pool) in {**others, **volcanos}.items()
+    ]
+    wants = desired_of({}, *shards, served=SERVED)
+    told = [
+        name
+        for name in (*others, *pools)
+        if "--takes-unlabelled"
+        in container(found(wants, "Deployment", f"kai-scheduler-{name}"))["args"]
+    ]
+    assert told == ["kube", *takes]
+
+
 def test_its_scheduler_may_hold_the_lease_that_it_takes() -> None:
     shard = shard_of("v", args={"profile": "volcano"}, partitionLabelValue="pool")
     wants = desired_of({}, shard, shard_of("default"), served=SERVED)
