@@ -11,8 +11,6 @@ what we have to say.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -56,6 +54,22 @@ class _Waiter:
     turn: asyncio.Future[None]
 
 
+class _Turn:
+    """Every call takes one: a class of its own costs less than a generator."""
+
+    __slots__ = ("_lane", "_limiter")
+
+    def __init__(self, limiter: "Limiter", lane: Lane) -> None:
+        self._limiter = limiter
+        self._lane = lane
+
+    async def __aenter__(self) -> None:
+        await self._limiter.begin(self._lane)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._limiter.end(self._lane)
+
+
 class Limiter:
     """Grants turns under `Limits`: `async with limiter.turn(Lane.URGENT): ...`"""
 
@@ -69,15 +83,16 @@ class Limiter:
         self._waiting: dict[Lane, deque[_Waiter]] = {lane: deque() for lane in Lane}
         self._refill: asyncio.Task[None] | None = None
 
-    @asynccontextmanager
-    async def turn(self, lane: Lane) -> AsyncIterator[None]:
-        if lane is Lane.LEASE:
-            yield
-            return
-        await self._wait(lane)
-        try:
-            yield
-        finally:
+    def turn(self, lane: Lane) -> "_Turn":
+        return _Turn(self, lane)
+
+    async def begin(self, lane: Lane) -> None:
+        """Returns with a turn, which is to be given back by `end`."""
+        if lane is not Lane.LEASE:
+            await self._wait(lane)
+
+    def end(self, lane: Lane) -> None:
+        if lane is not Lane.LEASE:
             self._in_flight -= 1
             self._admit()
 
@@ -85,6 +100,11 @@ class Limiter:
         return sum(not one.turn.done() for lane in self._waiting.values() for one in lane)
 
     async def _wait(self, lane: Lane) -> None:
+        if not any(self._waiting.values()) and self._in_flight < self._limits.in_flight:
+            self._earn()
+            if self._tokens >= 1.0:
+                self._take()
+                return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[lane].append(_Waiter(self._clock.monotonic_s(), turn))
         self._admit()
@@ -101,10 +121,9 @@ class Limiter:
 
     def _admit(self) -> None:
         """Grant a turn to everybody for whom there is a token and a slot."""
-        now_s = self._clock.monotonic_s()
-        earned = (now_s - self._filled_s) * self._limits.per_s
-        self._tokens = min(self._tokens + earned, float(self._limits.burst))
-        self._filled_s = now_s
+        if not any(self._waiting.values()):
+            return
+        now_s = self._earn()
         while self._in_flight < self._limits.in_flight:
             lane = self._next_lane(now_s)
             if lane is None:
@@ -112,10 +131,21 @@ class Limiter:
             if self._tokens < 1.0:
                 self._admit_later()
                 return
-            self._granted += 1
-            self._tokens -= 1.0
-            self._in_flight += 1
+            self._take()
             lane.popleft().turn.set_result(None)
+
+    def _earn(self) -> float:
+        """Count the tokens of the time that has passed; what time it is now."""
+        now_s = self._clock.monotonic_s()
+        earned = (now_s - self._filled_s) * self._limits.per_s
+        self._tokens = min(self._tokens + earned, float(self._limits.burst))
+        self._filled_s = now_s
+        return now_s
+
+    def _take(self) -> None:
+        self._granted += 1
+        self._tokens -= 1.0
+        self._in_flight += 1
 
     def _next_lane(self, now_s: float) -> deque[_Waiter] | None:
         """The lane whose first is next; None when nobody waits."""
