@@ -44,6 +44,33 @@ def test_equal_parts_of_pods_are_shared() -> None:
     assert one.metadata.name != other.metadata.name
 
 
+def test_words_that_all_pods_have_and_owners_are_shared() -> None:
+    def running(name: str) -> Pod:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u"}
+        ready = {"type": "Ready", "status": "True", "reason": "AsItShouldBe"}
+        plain = {
+            "metadata": {"name": name, "ownerReferences": [owner]},
+            "spec": {"restartPolicy": "Always", "serviceAccountName": "default"},
+            "status": {"phase": "Running", "qosClass": "Guaranteed", "conditions": [ready]},
+        }
+        return decode(RawPod, json.dumps(plain))
+
+    transform = PodInterner()
+    one, other = transform(running("a")), transform(running("b"))
+    assert one.metadata.owner_references[0] is other.metadata.owner_references[0]
+    for read in (
+        lambda pod: pod.status.phase,
+        lambda pod: pod.status.qos_class,
+        lambda pod: pod.status.conditions[0].type,
+        lambda pod: pod.status.conditions[0].reason,
+        lambda pod: pod.spec.restart_policy,
+        lambda pod: pod.spec.service_account_name,
+        lambda pod: pod.spec.overhead,
+        lambda pod: pod.metadata.annotations,
+    ):
+        assert read(one) is read(other)
+
+
 def sent(name: str, token: str, **source: Any) -> Pod:
     """As a server sends it, with the volume that it adds for the pod's token."""
     plain = {
