@@ -94,7 +94,8 @@ class Connection:
         self.leads_for_s: Callable[[], float] = _for_ever
         """For how many seconds we surely lead; set where there is an election."""
         self._transport = transport
-        self._reads, self._writes = Limiter(clock, limits), Limiter(clock, limits)
+        self._reads = Limiter(clock, limits)
+        self._writes = Limiter(clock, limits, yields_to_urgent=True)
         self._headers = {"accept": "application/json", "user-agent": user_agent}
 
     def apart(self, limits: Limits) -> "Connection":
@@ -152,7 +153,9 @@ class Connection:
 
     def _addressed(self, request: Request, is_fenced: bool = False) -> Request:
         """With what we are in the middle of: API servers write it into their audit logs."""
-        check = partial(self._check_leads, request) if is_fenced else request.check
+        check: Callable[[], None] = request.check
+        if is_fenced:
+            check = partial(self._check_leads, request)
         headers = {**self._headers, **request.headers}
         told = "".join([f" {name}/{text}" for name, text in surroundings().items()])
         if told and "user-agent" not in request.headers:
