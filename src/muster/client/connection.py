@@ -16,8 +16,9 @@ that time ends: a leader that was slow, frozen or cut off does not write into it
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
@@ -93,7 +94,8 @@ class Connection:
         self.leads_for_s: Callable[[], float] = _for_ever
         """For how many seconds we surely lead; set where there is an election."""
         self._transport = transport
-        self._reads, self._writes = Limiter(clock, limits), Limiter(clock, limits)
+        self._reads = Limiter(clock, limits)
+        self._writes = Limiter(clock, limits, yields_to_urgent=True)
         self._headers = {"accept": "application/json", "user-agent": user_agent}
 
     def apart(self, limits: Limits) -> "Connection":
@@ -104,7 +106,8 @@ class Connection:
 
     async def call(self, request: Request, call: Call) -> bytes:
         """The body of the answer. Raises `ApiError`, `Unreachable` or `Deposed`."""
-        request = self._addressed(request)
+        is_fenced = call.lane is not Lane.LEASE and _changes_cluster(request)
+        request = self._addressed(request, is_fenced)
         attempt, left_s = 0, call.patience_s
         while True:
             attempt += 1
@@ -112,7 +115,9 @@ class Connection:
                 asked_s = self.clock.monotonic_s()
                 async with self._limiter(request).turn(call.lane):
                     self.on_turn(call.verb, self.clock.monotonic_s() - asked_s)
-                    return await self._attempt_leading(request, call)
+                    if is_fenced:
+                        return await self._attempt_leading(request, call)
+                    return await self._attempt(request, call, call.timeout_s)
             except (ApiError, Interrupted) as error:
                 wait_s = self._wait_s(error, call.retry, attempt)
                 if wait_s is None or wait_s > left_s:
@@ -146,24 +151,29 @@ class Connection:
     def _limiter(self, request: Request) -> Limiter:
         return self._reads if request.method == "GET" else self._writes
 
-    def _addressed(self, request: Request) -> Request:
+    def _addressed(self, request: Request, is_fenced: bool = False) -> Request:
         """With what we are in the middle of: API servers write it into their audit logs."""
-        told = "".join(f" {name}/{text}" for name, text in surroundings().items())
-        agent = {"user-agent": self.user_agent + told} if told else {}
-        return replace(request, headers={**self._headers, **agent, **request.headers})
+        check: Callable[[], None] = request.check
+        if is_fenced:
+            check = partial(self._check_leads, request)
+        headers = {**self._headers, **request.headers}
+        told = "".join([f" {name}/{text}" for name, text in surroundings().items()])
+        if told and "user-agent" not in request.headers:
+            headers["user-agent"] = self.user_agent + told
+        # Spelled out: `replace` takes as long as all the rest, and this is done for each call.
+        return Request(request.method, request.path, request.query, headers, request.body, check)
 
     async def _attempt_leading(self, request: Request, call: Call) -> bytes:
-        """One attempt; if it changes the cluster, only while we surely lead."""
-        if call.lane is Lane.LEASE or not _changes_cluster(request):
-            return await self._attempt(request, call)
-        request = replace(request, check=lambda: self._check_leads(request))
+        """One attempt of what changes the cluster: only while we surely lead."""
         request.check()
         leads_s = self.leads_for_s()
+        # Whichever time ends first is waited for; timers are not for nothing.
+        timeout_s = call.timeout_s if call.timeout_s <= leads_s else None
         try:
             # The end of this time also ends what a transport does before it sends: connecting,
             # asking a credential plugin. After a freeze all timers are due, and nothing goes out.
             async with asyncio.timeout(leads_s if leads_s < _FOR_EVER_S else None) as leading:
-                return await self._attempt(request, call)
+                return await self._attempt(request, call, timeout_s)
         except TimeoutError:
             if not leading.expired():
                 raise
@@ -173,20 +183,20 @@ class Connection:
         if self.leads_for_s() <= 0:
             raise Deposed(f"{_described(request)}: not sent, this process does not lead")
 
-    async def _attempt(self, request: Request, call: Call) -> bytes:
+    async def _attempt(self, request: Request, call: Call, timeout_s: float | None) -> bytes:
         started_s = self.clock.monotonic_s()
         code = 0
         try:
-            response = await self._transport.send(request, call.timeout_s)
+            response = await self._transport.send(request, timeout_s)
             code = response.status
-            body = await self._body(request, response, call.timeout_s)
+            body = await self._body(request, response, timeout_s)
         finally:
             self._observe(call, code, started_s)
         if code < 400:
             return body
         raise api_error(code, response.headers, body, _described(request))
 
-    async def _body(self, request: Request, response: Response, timeout_s: float) -> bytes:
+    async def _body(self, request: Request, response: Response, timeout_s: float | None) -> bytes:
         try:
             async with asyncio.timeout(timeout_s):
                 return await response.read()

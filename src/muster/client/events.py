@@ -7,7 +7,7 @@ one reason about one object are combined, and an object that never stops is cut 
 
 import asyncio
 import hashlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +27,8 @@ from muster.client.kinds import header
 from muster.client.limits import Lane
 from muster.client.write import Writer
 
+_AT_ONCE = 8
+"""What is said about pods is to be there soon after they are bound, and takes turns behind them."""
 _LONG_S = 2.0
 _MESSAGE_LENGTH_MAX = 1024  # what the API server takes
 
@@ -108,8 +110,16 @@ class Recorder:
         self._written: ExpiringMap[_Same, _Written] = ExpiringMap(self._clock, most)
         self._subjects: ExpiringMap[tuple[ObjectReference, str, str], _Subject]
         self._subjects = ExpiringMap(self._clock, most)
-        self._long: dict[str, asyncio.Task[None]] = {}
-        """By namespace, writes that have lasted long: webhooks of one may take half a minute."""
+        self._writing: set[asyncio.Task[None]] = set()
+        self._long: dict[asyncio.Task[None], str] = {}
+        """Writes that have lasted long, and where: webhooks of one may take half a minute."""
+        self._under_way: Counter[str] = Counter()
+        """By namespace, how many are being written."""
+        self._about: set[ObjectReference] = set()
+        """About whom something is being written."""
+        self._quick: set[str] = set()
+        """Namespaces in which the last write was quick, and none lasts long."""
+        self._failure: BaseException | None = None
         self._wanted = asyncio.Event()
         self._named = 0
 
@@ -162,7 +172,7 @@ class Recorder:
                 await self._wanted.wait()
                 await self.flush()
         finally:
-            self._end_long()
+            self._end_all()
 
     async def flush(self) -> None:
         """Write what is buffered now; what cannot be written, or is no news any more, is dropped.
@@ -170,38 +180,78 @@ class Recorder:
         (A replica that came to lead has what it saw since the last one stopped, and long before.)
         A write that lasts long goes on by itself; other events of its namespace wait for it.
         """
-        self._wanted.clear()
-        while (same := self._next()) is not None:
-            pending = self._pending.pop(same)
-            if self._clock.now_s() - pending.last_s > self._discretion.told_within_s:
-                self.dropped += 1
-                continue
-            write = asyncio.create_task(self._tried(same, pending))
-            try:
-                await asyncio.wait((write,), timeout=_LONG_S)
-            except asyncio.CancelledError:
-                write.cancel()
-                self._end_long()
-                raise
-            if write.done():
-                write.result()
-            else:
-                self._long[same.about.namespace] = write
-                write.add_done_callback(partial(self._ended, same.about.namespace))
+        try:
+            while True:
+                self._wanted.clear()
+                self._raise_failure()
+                while len(self._writing) < _AT_ONCE and (same := self._next()) is not None:
+                    self._begin(same, self._pending.pop(same))
+                if not self._writing:
+                    return
+                await self._wanted.wait()
+        except BaseException:
+            self._end_all()
+            raise
 
     def _next(self) -> _Same | None:
         """The oldest that needs to wait for no other."""
-        return next((one for one in self._pending if one.about.namespace not in self._long), None)
+        return next(filter(self._may_begin, self._pending), None)
 
-    def _end_long(self) -> None:
-        for write in self._long.values():
-            write.cancel()
+    def _may_begin(self, same: _Same) -> bool:
+        """Alone in its namespace, or where the last write was quick: several at once then, in
+        order about each object.
+        """
+        namespace = same.about.namespace
+        is_alone = not self._under_way[namespace]
+        return is_alone or (namespace in self._quick and same.about not in self._about)
 
-    def _ended(self, namespace: str, write: "asyncio.Task[None]") -> None:
-        del self._long[namespace]
+    def _begin(self, same: _Same, pending: _Pending) -> None:
+        if self._clock.now_s() - pending.last_s > self._discretion.told_within_s:
+            self.dropped += 1
+            return
+        loop = asyncio.get_running_loop()
+        write = loop.create_task(self._tried(same, pending))
+        self._writing.add(write)
+        self._about.add(same.about)
+        self._under_way[same.about.namespace] += 1
+        late = loop.call_later(_LONG_S, self._lasts_long, same.about.namespace, write)
+        write.add_done_callback(partial(self._ended, same.about, late))
+
+    def _lasts_long(self, namespace: str, write: "asyncio.Task[None]") -> None:
+        """It goes on without taking the place of others, but for those of its namespace."""
+        self._writing.discard(write)
+        self._long[write] = namespace
+        self._quick.discard(namespace)
         self._wanted.set()
-        if not write.cancelled():
-            write.exception()  # `Deposed`, which whoever writes next is told too.
+
+    def _ended(
+        self, about: ObjectReference, late: asyncio.TimerHandle, write: "asyncio.Task[None]"
+    ) -> None:
+        late.cancel()
+        self._writing.discard(write)
+        self._about.discard(about)
+        namespace = about.namespace
+        self._under_way[namespace] -= 1
+        was_long = self._long.pop(write, None) is not None
+        if not self._under_way[namespace]:
+            del self._under_way[namespace]
+        if not was_long and namespace not in self._long.values():
+            if len(self._quick) >= self._discretion.remembered:
+                self._quick.clear()
+            self._quick.add(namespace)
+        # Of one that lasted long it is `Deposed`, which whoever writes next is told too.
+        failure = None if write.cancelled() else write.exception()
+        self._failure = self._failure if was_long else self._failure or failure
+        self._wanted.set()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _end_all(self) -> None:
+        for write in (*self._writing, *self._long):
+            write.cancel()
 
     async def _tried(self, same: _Same, pending: _Pending) -> None:
         try:

@@ -11,7 +11,8 @@ own, and what is under way on the old ones goes on until it ends.
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import lru_cache, partial
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -20,7 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from muster.base.clock import Clock
-from muster.client.credentials import Credential
+from muster.client.credentials import Credential, FixedCredentials
 from muster.client.errors import BadAccess, Interrupted, Unreachable, described
 from muster.client.kubeconfig import Access, AccessSource
 from muster.client.secrets import (
@@ -95,8 +96,7 @@ class HttpsTransport:
                 # Not as its cause: the errors of a proxy carry our headers and its password.
                 raise _why(error, access) from None
             raise
-        secrets = _secrets(access, credential)
-        return _HttpResponse(response, access.shown_server, secrets, lambda: self._ended(session))
+        return _HttpResponse(response, access, credential, partial(self._ended, session))
 
     async def _session_for(self, access: Access, credential: Credential) -> "_Session":
         """A session whose connections trust and show what these say."""
@@ -146,6 +146,8 @@ class _Session:
 
 async def _credential(access: Access, timeout_s: float | None) -> Credential:
     """Whoever gives them out may be slower than the call may last."""
+    if isinstance(access.credentials, FixedCredentials):
+        return access.credentials.credential
     try:
         async with asyncio.timeout(timeout_s):
             return await access.credentials.current()
@@ -155,8 +157,14 @@ async def _credential(access: Access, timeout_s: float | None) -> Credential:
 
 
 def _url(access: Access, request: Request) -> URL:
-    server = URL(access.server)
-    return server.with_path(server.path.rstrip("/") + request.path).with_query(request.query)
+    server = _server_url(access.server)
+    url = server.with_path(server.path.rstrip("/") + request.path)
+    return url.with_query(request.query) if request.query else url
+
+
+@lru_cache(maxsize=8)
+def _server_url(server: str) -> URL:
+    return URL(server)
 
 
 def _why(error: aiohttp.ClientError | OSError, access: Access) -> Unreachable:
@@ -207,25 +215,28 @@ class _HttpResponse:
     def __init__(
         self,
         response: aiohttp.ClientResponse,
-        server: str,
-        secrets: Collection[str],
+        access: Access,
+        credential: Credential,
         on_close: Callable[[], Awaitable[None]],
     ) -> None:
         self.status = response.status
-        self.headers: Mapping[str, str] = {
-            name.lower(): value for name, value in response.headers.items()
-        }
         self._response = response
-        self._server = server
-        self._secrets = secrets
+        self._access = access
+        self._credential = credential
         self._on_close = on_close
         self._is_closed = False
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {name.lower(): value for name, value in self._response.headers.items()}
 
     async def read(self) -> bytes:
         try:
             body = await self._response.read()
+            if self.status < 400:
+                return body
             # Refusals become errors, logs and events, and some repeat the request's headers.
-            return redacted(body, self._secrets) if self.status >= 400 else body
+            return redacted(body, _secrets(self._access, self._credential))
         except (aiohttp.ClientError, OSError) as error:
             raise self._interrupted(error) from error
 
@@ -246,7 +257,7 @@ class _HttpResponse:
 
     def _interrupted(self, error: Exception) -> Interrupted:
         said = described(error)
-        return Interrupted(f"{self._server}: the answer broke off: {said}")
+        return Interrupted(f"{self._access.shown_server}: the answer broke off: {said}")
 
 
 def _check_proxy(access: Access) -> None:

@@ -34,7 +34,9 @@ class Response(Protocol):
     """One HTTP response. Header names are lower-case. Read it whole or as chunks, then close it."""
 
     status: int
-    headers: Mapping[str, str]
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
 
     async def read(self) -> bytes: ...
 

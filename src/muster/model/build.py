@@ -62,6 +62,9 @@ _FOR_EVER_S = -1.0
 _QUEUE_FIELDS = {"gpu": ("gpu", GPU_UNIT), "cpu": ("cpu", 1), "memory": ("memory", 10**6)}
 """By resource: the field of a queue's spec, and how many units of the axis it counts as one."""
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+# One for all pods that have none.
+_NO_CLAIMS: Mapping[str, str] = {}
+_NO_DEVICES: Mapping[str, AllocationResult] = {}
 _DISRUPTIONS = {
     names.DISRUPTION_MODE_POD: Disruption.TASK,
     names.DISRUPTION_MODE_POD_GROUP: Disruption.JOB,
@@ -351,17 +354,17 @@ def _kind(pod: Pod, identity: Identity) -> TaskKind:
     return TaskKind.SCALING if is_scaling else TaskKind.WORK
 
 
-def _own_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> dict[str, str]:
+def _own_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Mapping[str, str]:
     """Claims that were made for this pod alone, by the entry that they were made for."""
     if not pod.spec.resource_claims:
-        return {}
+        return _NO_CLAIMS
     shared = shared_entries(pod, claims)
     return {entry: name for entry, name in pod.claim_names.items() if entry not in shared}
 
 
-def _decided_devices(request: BindRequest | None) -> dict[str, AllocationResult]:
+def _decided_devices(request: BindRequest | None) -> Mapping[str, AllocationResult]:
     if request is None:
-        return {}
+        return _NO_DEVICES
     spec = request.spec
     found = {
         each.name: each.allocation

@@ -134,7 +134,7 @@ class NodeRecord(msgspec.Struct, frozen=True):
         return "gpu" in self.claimable
 
 
-class TaskRecord(msgspec.Struct, frozen=True):
+class TaskRecord(msgspec.Struct, frozen=True, gc=False):
     """One pod. `job` is "" for pods of other schedulers and for pods without a pod group."""
 
     uid: str

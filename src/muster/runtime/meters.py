@@ -5,6 +5,7 @@ made for other controllers work; what is ours begins with `muster_`.
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -43,12 +44,17 @@ class ClientMeters:
             registry=registry,
         )
 
+        # To look a meter up by its labels takes longer than to move it.
+        self._waited_of = cache(self._waited.labels)
+        self._calls_of = cache(self._calls.labels)
+        self._seconds_of = cache(self._seconds.labels)
+
     def waited(self, verb: str, seconds: float) -> None:
-        self._waited.labels(verb).observe(seconds)
+        self._waited_of(verb).observe(seconds)
 
     def observe(self, outcome: Outcome) -> None:
-        self._calls.labels(outcome.verb, outcome.kind, str(outcome.code)).inc()
-        self._seconds.labels(outcome.verb, outcome.kind).observe(outcome.seconds)
+        self._calls_of(outcome.verb, outcome.kind, str(outcome.code)).inc()
+        self._seconds_of(outcome.verb, outcome.kind).observe(outcome.seconds)
 
 
 class ControllerMeters:

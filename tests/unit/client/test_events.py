@@ -99,6 +99,40 @@ def test_slow_writes_of_one_namespace_hold_up_no_events_of_others() -> None:
     virtually(run())
 
 
+def test_events_are_written_side_by_side_and_in_order_about_each_object() -> None:
+    """A server that takes a while for each would tell of the last of many pods long after it."""
+
+    async def run() -> None:
+        recorded = Recorded()
+        at_once = recorded.store.handle
+        writing = most = 0
+
+        async def handle(request: Request) -> Response:
+            nonlocal writing, most
+            writing += 1
+            most = max(most, writing)
+            await recorded.clock.sleep(1.5 if b'"message":"Bound"' in request.body else 0.5)
+            writing -= 1
+            return await at_once(request)
+
+        recorder = recorded.recorder
+        recorder._writer = Writer(Connection(InProcessTransport(handle), recorded.clock, Rand(1)))
+        for what in ("Waiting", "Bound", "Left"):
+            recorder.normal(POD, what, what)
+        for number in range(33):
+            one = ObjectReference(kind="Pod", namespace="here", name=f"p{number}")
+            recorder.normal(one, "Bound", "to a node")
+        started_s = recorded.clock.monotonic_s()
+        await recorder.flush()
+        assert most == 8
+        assert recorded.clock.monotonic_s() - started_s < 36 * 0.5 / 4
+        about_one = [message for message, _ in recorded.told() if message != "to a node"]
+        assert about_one == ["Waiting", "Bound", "Left"]
+        assert len(recorded.told()) == 36
+
+    virtually(run())
+
+
 @pytest.mark.row(169)
 def test_a_repeated_event_increments_its_count() -> None:
     async def run() -> None:

@@ -154,3 +154,36 @@ def test_cancelling_in_the_very_step_of_the_grant_frees_the_slot() -> None:
 def test_non_positive_limits_are_refused(bad: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must be positive"):
         Limits(**bad)
+
+
+def test_few_others_are_under_way_beside_urgent_calls_and_none_waits_for_long() -> None:
+    async def story() -> tuple[list[str], list[str], dict[str, float]]:
+        clock = LoopClock()
+        limiter = Limiter(clock, yields_to_urgent=True)
+        under_way, gone = list[str](), dict[str, float]()
+
+        async def call(name: str, lane: Lane, takes_s: float) -> None:
+            async with limiter.turn(lane):
+                gone[name] = clock.monotonic_s()
+                under_way.append(name)
+                await clock.sleep(takes_s)
+                under_way.remove(name)
+
+        async with asyncio.TaskGroup() as calls:
+            calls.create_task(call("bind", Lane.URGENT, 1.0))
+            for number in range(4):
+                calls.create_task(call(f"status {number}", Lane.NORMAL, 10.0))
+                calls.create_task(call(f"event {number}", Lane.BACKGROUND, 10.0))
+            await clock.sleep(0.5)
+            beside = sorted(under_way)
+            await clock.sleep(1.0)
+            after = sorted(under_way)
+            calls.create_task(call("bind that hangs", Lane.URGENT, 100.0))
+            for number in range(10, 13):
+                calls.create_task(call(f"status {number}", Lane.NORMAL, 100.0))
+        return beside, after, gone
+
+    beside, after, gone = virtually(story())
+    assert beside == ["bind", "event 0", "status 0", "status 1"]
+    assert len(after) == 8
+    assert gone["status 12"] < 5

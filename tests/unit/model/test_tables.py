@@ -244,3 +244,24 @@ def test_jobs_that_are_gone_leave_nothing_in_the_counts_of_what_they_hold() -> N
     for task in ("r0", "r1", "w0", "w1"):
         tables.remove_task(task)
     assert not tables._job_holds
+
+
+def test_pods_of_nobody_here_are_not_put_in_order_when_one_of_them_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There may be a hundred thousand of them: the pods of other schedulers."""
+    asked = list[int]()
+    age = ClusterTables._age
+
+    def counted(self: ClusterTables, row: int) -> tuple[float, str]:
+        asked.append(row)
+        return age(self, row)
+
+    monkeypatch.setattr(ClusterTables, "_age", counted)
+    tables = ClusterTables()
+    for number in range(20):
+        tables.upsert_task(TaskRecord(f"u{number}", f"p{number}", is_ours=False))
+    tables.upsert_task(TaskRecord("a", "a", "x/job"))
+    tables.upsert_task(TaskRecord("b", "b", "x/job"))
+    tables.snapshot()
+    assert len(asked) == 2

@@ -20,6 +20,7 @@ from muster.api.core import (
     EnvVarSource,
     Pod,
     PodSpec,
+    PodStatus,
     ResourceRequirements,
     Volume,
 )
@@ -38,6 +39,9 @@ _TOKEN_VOLUME: Final = re.compile(rb'"kube-api-access-[a-z0-9]{5}"')
 _TOKEN_VOLUME_PREFIX: Final = b'"kube-api-access-'
 _ANY_TOKEN_VOLUME: Final = b'"kube-api-access"'
 _UNSEEN: Final = object()
+# Each pod that is read has empty mappings of its own where it says nothing.
+_NOTHING: Final[Mapping[type, object]] = {dict: {}}
+_NO_OVERHEAD: Final[Mapping[str, Any]] = {}
 
 
 # Each is left as text where it is said, and otherwise what it is in any pod.
@@ -87,7 +91,12 @@ class PodInterner:
         raw = pod if isinstance(pod, RawPod) else decode(RawPod, encode(POD, pod))
         if len(self._interned_values) > _INTERNED_MAX:
             self._interned_values.clear()
-        return replace(raw, metadata=self._metadata(raw.metadata), spec=self._spec(raw.spec))
+        return replace(
+            raw,
+            metadata=self._metadata(raw.metadata),
+            spec=self._spec(raw.spec),
+            status=self._status(raw.status),
+        )
 
     def _metadata(self, raw: _RawMeta) -> ObjectMeta:
         return replace(
@@ -95,6 +104,8 @@ class PodInterner:
             namespace=self._intern(raw.namespace),
             labels=self._decode_shared("metadata.labels", raw.labels),
             annotations=self._decode_shared("metadata.annotations", raw.annotations),
+            owner_references=self._intern(raw.owner_references),
+            finalizers=self._intern(raw.finalizers),
         )
 
     def _spec(self, raw: _RawSpec) -> PodSpec:
@@ -105,12 +116,35 @@ class PodInterner:
             node_name=self._intern(raw.node_name),
             scheduler_name=self._intern(raw.scheduler_name),
             priority_class_name=self._intern(raw.priority_class_name),
+            preemption_policy=self._intern(raw.preemption_policy),
+            restart_policy=self._intern(raw.restart_policy),
+            service_account_name=self._intern(raw.service_account_name),
             containers=parts.containers,
             init_containers=parts.init_containers,
             volumes=parts.volumes,
             tolerations=self._decode_shared("spec.tolerations", raw.tolerations),
             affinity=self._decode_shared("spec.affinity", raw.affinity),
             node_selector=self._decode_shared("spec.nodeSelector", raw.node_selector),
+            overhead=raw.overhead or _NO_OVERHEAD,
+        )
+
+    def _status(self, raw: PodStatus) -> PodStatus:
+        """The few words that every pod's status is made of, once for all pods."""
+        conditions = [
+            replace(
+                one,
+                type=self._intern(one.type),
+                status=self._intern(one.status),
+                reason=self._intern(one.reason),
+            )
+            for one in raw.conditions
+        ]
+        return replace(
+            raw,
+            phase=self._intern(raw.phase),
+            qos_class=self._intern(raw.qos_class),
+            nominated_node_name=self._intern(raw.nominated_node_name),
+            conditions=tuple(conditions),
         )
 
     # -- texts ---------------------------------------------------------------------------
@@ -118,7 +152,7 @@ class PodInterner:
     def _decode_shared(self, part: str, raw: object) -> Any:
         """What the text of a part says. Equal texts are read once."""
         if not isinstance(raw, msgspec.Raw):
-            return raw
+            return raw or _NOTHING.get(type(raw), raw)
         text = bytes(raw)
         found = self._decoded.get((part, text), _UNSEEN)
         if found is _UNSEEN:

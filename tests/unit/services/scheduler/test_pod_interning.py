@@ -1,6 +1,7 @@
 """Pods in the scheduler's copy are small, and share what they have in common."""
 
 import json
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -42,6 +43,34 @@ def test_equal_parts_of_pods_are_shared() -> None:
     assert one.spec.containers[0] is other.spec.containers[0]
     assert one.spec.tolerations is other.spec.tolerations
     assert one.metadata.name != other.metadata.name
+
+
+def test_words_that_all_pods_have_and_owners_are_shared() -> None:
+    def running(name: str) -> Pod:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u"}
+        ready = {"type": "Ready", "status": "True", "reason": "AsItShouldBe"}
+        plain = {
+            "metadata": {"name": name, "ownerReferences": [owner]},
+            "spec": {"restartPolicy": "Always", "serviceAccountName": "default"},
+            "status": {"phase": "Running", "qosClass": "Guaranteed", "conditions": [ready]},
+        }
+        return decode(RawPod, json.dumps(plain))
+
+    transform = PodInterner()
+    one, other = transform(running("a")), transform(running("b"))
+    assert one.metadata.owner_references[0] is other.metadata.owner_references[0]
+    for path in (
+        "status.phase",
+        "status.qos_class",
+        "spec.restart_policy",
+        "spec.service_account_name",
+        "spec.overhead",
+        "metadata.annotations",
+    ):
+        read = attrgetter(path)
+        assert read(one) is read(other)
+    assert one.status.conditions[0].type is other.status.conditions[0].type
+    assert one.status.conditions[0].reason is other.status.conditions[0].reason
 
 
 def sent(name: str, token: str, **source: Any) -> Pod:
