@@ -23,7 +23,8 @@ from muster.usage.cluster_copy import day_in, map_body, map_of
 from muster.usage.days import BadDay, DayUsage, packed, unpacked
 from muster.usage.prometheus import _series
 from muster.usage.source import NoUsage
-from muster.web.submission import BadManifest, Surroundings, submission_of
+from muster.web.controllers import BadManifest
+from muster.web.submission import Surroundings, submission_of
 
 _SERVED: Final = frozenset(kind.full_name for kind in OPTIONAL)
 
