@@ -88,6 +88,21 @@ _MANIFESTS: Final[tuple[draws.Body, ...]] = (
         "kind": "RayCluster",
         "spec": {"headGroupSpec": _ROLE, "workerGroupSpecs": [_ROLE]},
     },
+    {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "spec": {"rayClusterSpec": {"headGroupSpec": _ROLE, "workerGroupSpecs": [_ROLE]}},
+    },
+    {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": _TEMPLATE}},
+    },
+    {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "spec": {"jobTemplate": {"spec": {"parallelism": 2, "template": _TEMPLATE}}},
+    },
 )
 
 
