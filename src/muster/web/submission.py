@@ -30,6 +30,10 @@ from muster.web.controllers import BadManifest, Making
 
 JOBS_MAX: Final = 500
 """Of one submission: where all of them wait, each is weighed against all others."""
+_NO_PODS: Final = (
+    "no pods come of it: it asks for none, or what they are like is not written in it; then plan "
+    "one of the pods that its operator makes"
+)
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _OF_SERVERS: Final = frozenset(
     {
@@ -111,6 +115,8 @@ def submission_of(
     made = _Made(world, _Reads(world, [pod for pod, _ in pods], making.made), door, now_s)
     for number, (pod, owners) in enumerate(pods):
         made.add(number, pod, owners)
+    if not pods:
+        made.problems.append(_NO_PODS)
     return Submission(
         tuple(made.jobs.values()),
         tuple(made.tasks),

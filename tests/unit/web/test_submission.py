@@ -310,3 +310,9 @@ def test_what_an_operator_would_make_is_bounded_before_it_is_made() -> None:
     long = {**entry, "replicas": 4000, "template": {"metadata": {"labels": {"x": "y" * 20_000}}}}
     with pytest.raises(BadManifest, match="letters"):
         made({**job_set, "spec": {"replicatedJobs": [long]}})
+
+
+def test_a_kind_whose_pods_are_described_elsewhere_is_said() -> None:
+    spark = {"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication"}
+    found = made({**spark, "metadata": _META, "spec": {"executor": {"instances": 2}}})
+    assert "what they are like is not written in it" in found.problems[0]
