@@ -23,7 +23,8 @@ from muster.usage.cluster_copy import day_in, map_body, map_of
 from muster.usage.days import BadDay, DayUsage, packed, unpacked
 from muster.usage.prometheus import _series
 from muster.usage.source import NoUsage
-from muster.web.submission import BadManifest, Surroundings, submission_of
+from muster.web.controllers import BadManifest
+from muster.web.submission import Surroundings, submission_of
 
 _SERVED: Final = frozenset(kind.full_name for kind in OPTIONAL)
 
@@ -86,6 +87,21 @@ _MANIFESTS: Final[tuple[draws.Body, ...]] = (
         "apiVersion": "ray.io/v1",
         "kind": "RayCluster",
         "spec": {"headGroupSpec": _ROLE, "workerGroupSpecs": [_ROLE]},
+    },
+    {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "spec": {"rayClusterSpec": {"headGroupSpec": _ROLE, "workerGroupSpecs": [_ROLE]}},
+    },
+    {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": _TEMPLATE}},
+    },
+    {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "spec": {"jobTemplate": {"spec": {"parallelism": 2, "template": _TEMPLATE}}},
     },
 )
 

@@ -12,11 +12,11 @@ from muster.foresight.plan import BadToken
 from muster.foresight.why import NoSuchJob
 from muster.usage.accounts import BadQuestion as BadUsageQuestion
 from muster.usage.source import NoUsage
+from muster.web.controllers import BadManifest
 from muster.web.guard import problem, reader_of
 from muster.web.handlers import Asked, Handlers
 from muster.web.live import NotReady
 from muster.web.policy_question import BadQuestion
-from muster.web.submission import BadManifest
 from muster.web.turns import TooBusy
 
 PROBLEMS: Final[Mapping[type[Exception], tuple[int, str, str]]] = {

@@ -26,16 +26,14 @@ from muster.services.podgrouper.groupers.workload import (
     Workload,
 )
 from muster.web.admitted import Door, Rules
+from muster.web.controllers import BadManifest, Making
 
-PODS_MAX: Final = 5000
-"""Of one submission: a number in a manifest must not take all of our memory."""
 JOBS_MAX: Final = 500
 """Of one submission: where all of them wait, each is weighed against all others."""
-LETTERS_MAX: Final = 64 << 20
-"""Of all templates, each as often as it makes a pod; pods of 5 KiB, which is long, take half."""
-_DEPTH_MAX: Final = 32
-_COUNTS: Final = ("replicas", "parallelism", "numWorkers", "size")
-_TEMPLATES: Final = ("template", "workerTemplate", "podTemplate")
+_NO_PODS: Final = (
+    "no pods come of it: it asks for none, or what they are like is not written in it; then plan "
+    "one of the pods that its operator makes"
+)
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _OF_SERVERS: Final = frozenset(
     {
@@ -50,11 +48,6 @@ _OF_SERVERS: Final = frozenset(
     }
 )
 """What API servers write, whatever they are sent: there in what was read from one."""
-_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
-
-
-class BadManifest(Exception):
-    """It cannot be planned; the text names the field and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +72,10 @@ class _Reads:
 
     world: Surroundings
     submitted: Sequence[Object]
+    between: Mapping[ObjectRef, Object]
 
     def get(self, ref: ObjectRef) -> Object | None:
-        return None
+        return self.between.get(ref)
 
     def pods(self, namespace: str, labels: Mapping[str, str]) -> Sequence[Object]:
         return [
@@ -108,28 +102,27 @@ def submission_of(
     manifests: Sequence[Any], namespace: str, world: Surroundings, now_s: float
 ) -> Submission:
     """Raises `BadManifest`."""
-    pods: list[tuple[Object, Object]] = []
-    room, door = _Room(), Door(world.admission)
+    making, door = Making(), Door(world.admission)
+    pods: list[tuple[Object, Sequence[Object]]] = []
     tops = [_checked(one, at, namespace) for at, one in enumerate(_documents(manifests))]
     coming = {top["metadata"]["name"] for top in tops if top["kind"] == "Namespace"}
     for top in tops:
         door.takes(top)
         made_before = len(pods)
-        pods += [(pod, top) for pod in _pods(top, room)]
+        pods += making.pods_of(top)
         if len(pods) > made_before:
             door.has_room_for(top, coming)
-        if len(pods) > PODS_MAX:
-            raise BadManifest(f"it makes more than {PODS_MAX} pods: plan a part of it")
-    reads = _Reads(world, [pod for pod, _ in pods])
-    made = _Made(world, reads, door, now_s)
-    for number, (pod, top) in enumerate(pods):
-        made.add(number, pod, top)
+    made = _Made(world, _Reads(world, [pod for pod, _ in pods], making.made), door, now_s)
+    for number, (pod, owners) in enumerate(pods):
+        made.add(number, pod, owners)
+    if not pods:
+        made.problems.append(_NO_PODS)
     return Submission(
         tuple(made.jobs.values()),
         tuple(made.tasks),
         digest_of(manifests),
         tuple(dict.fromkeys((*door.problems, *made.problems))),
-        tuple(dict.fromkeys(door.warnings)),
+        tuple(dict.fromkeys((*making.warnings, *door.warnings))),
     )
 
 
@@ -143,7 +136,8 @@ class _Made:
     tasks: list[Any] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def add(self, number: int, pod: Object, top: Object) -> None:
+    def add(self, number: int, pod: Object, owners: Sequence[Object]) -> None:
+        top = owners[-1] if owners else pod
         settings = self.world.settings
         try:
             from_builtins(Pod, pod)
@@ -158,7 +152,6 @@ class _Made:
                 "such a pod: leave it out"
             )
             return
-        owners = [] if pod is top else [top]
         pod = self.door.pod(pod, top)
         try:
             group = group_of(Workload(pod, top, owners, self.reads, settings))
@@ -248,102 +241,3 @@ def _checked(manifest: Any, at: int, namespace: str) -> Object:
         **{key: value for key, value in manifest.items() if key != "status"},
         "metadata": {**kept, "namespace": own, "name": name, "uid": f"planned-top-{at}"},
     }
-
-
-@dataclass(slots=True)
-class _Room:
-    """What templates may still take."""
-
-    letters: int = LETTERS_MAX
-
-    def take(self, template: Object, count: int) -> None:
-        self.letters -= len(str(template)) * count
-        if self.letters < 0:
-            raise BadManifest(
-                f"its pod templates, each as often as it makes a pod, are more than {LETTERS_MAX} "
-                "letters: plan a part of it, or leave out env and volumes"
-            )
-
-
-def _pods(top: Object, room: _Room) -> Iterator[Object]:
-    if top["kind"] == "Pod":
-        yield {**top, "metadata": {**top["metadata"]}}
-        return
-    metadata = top["metadata"]
-    reference = {
-        "apiVersion": top["apiVersion"],
-        "kind": top["kind"],
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-    }
-    number = 0
-    for path, template, count in _templates(top.get("spec"), (), 1, 0):
-        room.take(template, min(count, PODS_MAX + 1 - number))
-        for _ in range(count):
-            own = _texts_of(template, "metadata", path)
-            labels = {**_texts_of(own, "labels", path)}
-            if len(path) > 1 and path[0].endswith("ReplicaSpecs"):
-                labels.setdefault(_REPLICA_TYPE, path[1].lower())
-            yield {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {
-                    **own,
-                    "name": f"{metadata['name']}-{number}",
-                    "namespace": metadata["namespace"],
-                    "labels": labels,
-                    "annotations": {**_texts_of(own, "annotations", path)},
-                    "ownerReferences": [reference],
-                    "uid": f"planned-pod-{number}",
-                },
-                "spec": template["spec"],
-            }
-            number += 1
-            if number > PODS_MAX:
-                raise BadManifest(f"it makes more than {PODS_MAX} pods: plan a part of it")
-
-
-def _texts_of(part: Mapping[str, Any], name: str, path: tuple[str, ...]) -> Mapping[str, Any]:
-    """What stands under a name in a pod template, which is an object or is not there."""
-    found = part.get(name) or {}
-    if not isinstance(found, dict):
-        where = ".".join(("spec", *path, "template"))[:200]
-        raise BadManifest(f"{where}: {name}: is not an object: write names and values")
-    return found
-
-
-def _templates(
-    part: Any, path: tuple[str, ...], times: int, depth: int
-) -> Iterator[tuple[tuple[str, ...], Object, int]]:
-    """Pod templates below, with how many pods each makes."""
-    if depth > _DEPTH_MAX:
-        raise BadManifest("spec: is nested too deeply: plan a simpler manifest")
-    if isinstance(part, list):
-        for one in part:
-            yield from _templates(one, path, times, depth + 1)
-    if not isinstance(part, dict):
-        return
-    times *= _count(part)
-    for key, value in part.items():
-        if key in _TEMPLATES and _is_pod_template(value):
-            yield path, value, times
-        else:
-            yield from _templates(value, (*path, str(key)), times, depth + 1)
-
-
-def _count(part: Mapping[str, Any]) -> int:
-    wanted = 1
-    for name in _COUNTS:
-        value = part.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            wanted *= min(max(value, 0), PODS_MAX + 1)
-    completions = part.get("completions")
-    if isinstance(completions, int) and isinstance(part.get("parallelism"), int):
-        wanted = min(wanted, max(completions, 0))
-    return wanted
-
-
-def _is_pod_template(value: Any) -> bool:
-    spec = value.get("spec") if isinstance(value, dict) else None
-    return isinstance(spec, dict) and isinstance(spec.get("containers"), list)

@@ -1,12 +1,15 @@
 """A manifest of any kind as jobs and pods."""
 
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from muster.model.status import TaskStatus
-from muster.web.submission import JOBS_MAX, PODS_MAX, BadManifest, Surroundings, submission_of
+from muster.web.controllers import PODS_MAX, BadManifest
+from muster.web.submission import JOBS_MAX, Surroundings, submission_of
 
 _POD = {
     "schedulerName": "kai-scheduler",
@@ -195,7 +198,7 @@ def test_what_cannot_be_grouped_is_said_with_what_to_write_instead() -> None:
     spec = {"replicatedJobs": [nameless]}
     job_set = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": _META}
     (problem,) = made({**job_set, "spec": spec}).problems
-    assert problem.startswith("pod team/train-0 missing required label")
+    assert problem.startswith("pod team/train--0-0 missing required label")
     assert problem.endswith("name each of spec.replicatedJobs")
 
 
@@ -209,3 +212,107 @@ def test_a_namespace_that_cannot_be_is_named(namespace: str) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _META, "spec": _POD}
     with pytest.raises(BadManifest, match=r"metadata\.namespace: is"):
         submission_of([pod], namespace, Surroundings(), 5.0)
+
+
+_EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+_ENDS = {**_POD, "restartPolicy": "Never"}
+_CRON = {
+    "apiVersion": "batch/v1",
+    "kind": "CronJob",
+    "metadata": _META,
+    "spec": {
+        "schedule": "0 3 * * *",
+        "jobTemplate": {
+            "spec": {"parallelism": 2, "completions": 2, "template": {"spec": _ENDS}},
+        },
+    },
+}
+
+
+def example(name: str) -> Any:
+    return yaml.safe_load((_EXAMPLES / name).read_text())
+
+
+def service_of(job: Any) -> Any:
+    return {
+        **job,
+        "kind": "RayService",
+        "spec": {"rayClusterConfig": job["spec"]["rayClusterSpec"]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("manifest", "parts"),
+    [
+        (_CRON, [{"default": 2}]),
+        (
+            example("operators/jobset.yaml"),
+            [{"coordinator-replica-0": 1, "worker-replica-0": 2, "worker-replica-1": 2}],
+        ),
+        (example("operators/leaderworkerset.yaml"), [{"leader": 1, "workers": 2}] * 2),
+        (example("ray/raycluster.yaml"), [{"headgroup": 1, "gpu": 4}]),
+        (example("ray/rayjob.yaml"), [{"headgroup": 1, "gpu": 2}]),
+        (service_of(example("ray/rayjob.yaml")), [{"headgroup": 1, "gpu": 2}]),
+    ],
+    ids=lambda one: one["kind"] if isinstance(one, dict) else "",
+)
+def test_pods_are_those_that_operators_make_and_in_their_parts(
+    manifest: Any, parts: list[dict[str, int]]
+) -> None:
+    found = made(manifest)
+    assert found.problems == ()
+    by_job = {job.key: Counter[str]() for job in found.jobs}
+    for task in found.tasks:
+        by_job[task.job][task.sub_group] += 1
+    assert list(by_job.values()) == parts
+
+
+@pytest.mark.parametrize(
+    ("manifest", "where"),
+    [
+        ({**_CRON, "spec": {**_CRON["spec"], "suspend": True}}, "spec.suspend"),  # type: ignore[dict-item]
+        (
+            {
+                "apiVersion": "kubeflow.org/v1",
+                "kind": "PyTorchJob",
+                "metadata": _META,
+                "spec": {
+                    "runPolicy": {"suspend": True},
+                    "pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": _POD}}},
+                },
+            },
+            "spec.runPolicy.suspend",
+        ),
+    ],
+)
+def test_what_is_suspended_is_planned_as_if_it_were_not_and_that_is_said(
+    manifest: Any, where: str
+) -> None:
+    found = made(manifest)
+    assert len(found.jobs) == 1
+    (warning,) = found.warnings
+    assert f"{where} is true: it makes no pods" in warning
+
+
+@pytest.mark.parametrize("entry", [{"replicas": "many"}, 3, {"replicas": [1]}])
+def test_an_object_that_is_not_shaped_as_its_operator_expects_is_named(entry: Any) -> None:
+    job_set = {**example("operators/jobset.yaml"), "spec": {"replicatedJobs": [entry]}}
+    with pytest.raises(BadManifest, match="JobSet pretrain is not shaped as its kind says"):
+        made(job_set)
+
+
+def test_what_an_operator_would_make_is_bounded_before_it_is_made() -> None:
+    """Also where it makes no pods in the end."""
+    entry = {"name": "a", "replicas": PODS_MAX, "template": {"spec": {"parallelism": 0}}}
+    job_set = {**example("operators/jobset.yaml"), "spec": {"replicatedJobs": [entry, entry]}}
+    with pytest.raises(BadManifest, match=f"more than {PODS_MAX} pods"):
+        made(job_set)
+    long = {**entry, "replicas": 4000, "template": {"metadata": {"labels": {"x": "y" * 20_000}}}}
+    with pytest.raises(BadManifest, match="letters"):
+        made({**job_set, "spec": {"replicatedJobs": [long]}})
+
+
+def test_a_kind_whose_pods_are_described_elsewhere_is_said() -> None:
+    spark = {"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication"}
+    found = made({**spark, "metadata": _META, "spec": {"executor": {"instances": 2}}})
+    assert "what they are like is not written in it" in found.problems[0]
