@@ -113,7 +113,7 @@ def uninstall(
         await installer.check(wants, ("get", "delete"))
         if dry_run:
             typer.echo(
-                f"would remove the operator, the Config and the shards, and with them all services, from {namespace}"
+                f"would remove Config, shards and operator, all services too, from {namespace}"
             )
             return
         await installer.uninstall(wants, namespace, purge=purge)
