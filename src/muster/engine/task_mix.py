@@ -64,7 +64,7 @@ def task_mix(snapshot: ClusterSnapshot, fits: Callable[[Shape], Bools]) -> Mix:
 
 
 def _kinds(snapshot: ClusterSnapshot) -> tuple[Rows, Ints, int]:
-    """Shapes that ask for GPUs, what part of such tasks has each int64[K], and how many these are."""
+    """Shapes that ask for GPUs, what part of such tasks has each int64[K], and their number."""
     tasks, demand = snapshot.tasks, snapshot.demand
     counts = np.bincount(
         tasks.shape[tasks.live & _COUNTS[tasks.status]], minlength=len(snapshot.shapes)
