@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 
 from tests.support import company
 from tests.support.moments import moment_of
-from tests.support.served_web import Fixed
+from tests.support.served_web import Fixed, Unhurried
 
 from muster.base.clock import SystemClock
 from muster.base.offload import in_thread
@@ -81,11 +80,8 @@ async def served_site(
     handlers = None
     if folder is not None:
         write_past(folder)
-        source, now = Fixed(company.records()), company.CompanyClock()
-        # However busy this machine is: nothing that is looked for is cut short.
-        live = LiveCluster(
-            source, now, in_thread, folder / "journal", token_key=b"key", search_s=inf
-        )
+        source, now = Fixed(company.records()), Unhurried(company.CompanyClock())
+        live = LiveCluster(source, now, in_thread, folder / "journal", token_key=b"key")
         handlers = Handlers(
             live, why_budget_s=600.0, usage_store=folder / "usage.db", tracks=board.tracks
         )
