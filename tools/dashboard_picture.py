@@ -8,7 +8,6 @@ their look by a hash.
 
 import asyncio
 import hashlib
-import math
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from playwright.async_api import Page, async_playwright
 from tests.support import company
-from tests.support.served_web import Fixed
+from tests.support.served_web import Fixed, Unhurried
 
 from muster.base.clock import SystemClock
 from muster.base.offload import in_thread
@@ -119,10 +118,8 @@ async def _served(folder: Path) -> AsyncIterator[int]:
     board.show(_moment(), b"{}")
     company.write_journal(folder / "journal")
     company.write_usage(folder / "usage.db")
-    source, clock = Fixed(make.cluster(*_parts())), company.CompanyClock()
-    live = LiveCluster(
-        source, clock, in_thread, folder / "journal", token_key=b"key", search_s=math.inf
-    )
+    source, clock = Fixed(make.cluster(*_parts())), Unhurried(company.CompanyClock())
+    live = LiveCluster(source, clock, in_thread, folder / "journal", token_key=b"key")
     handlers = Handlers(live, why_budget_s=600.0, usage_store=folder / "usage.db")
     part = WebPart("127.0.0.1", 0, board, SystemClock(), questions=handlers)
     running = asyncio.create_task(part.run())

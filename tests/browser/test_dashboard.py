@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,22 +12,14 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 from tests.support import company
 from tests.support.browser import DESKTOP, PHONE, browsing
-from tests.support.moments import moment_of
-from tests.support.served_web import Fixed
+from tests.support.site import Gate, Site, served_site, team
 
 from muster.base.clock import SystemClock
-from muster.base.offload import in_thread
-from muster.model.records import TopologyRecord
-from muster.runtime.page_access import PageRequest, Refusal
 from muster.testing import make
-from muster.web.board import Board, difference
-from muster.web.handlers import Handlers
-from muster.web.live import LiveCluster
-from muster.web.server import WebPart
+from muster.web.board import difference
 
 pytestmark = pytest.mark.browser
 
-_RACKS = 2
 _POD = """
 apiVersion: v1
 kind: Pod
@@ -38,77 +30,11 @@ spec:
 """
 
 
-class _Gate:
-    """Knows one token, until it ends."""
-
-    def __init__(self) -> None:
-        self.known = {"word"}
-
-    async def refusal(self, asked: PageRequest) -> Refusal | None:
-        return None if asked.token in self.known else Refusal(401, "who are you?")
-
-
-@dataclass
-class Site:
-    """A dashboard that is served, and the board behind it."""
-
-    board: Board
-    part: WebPart
-    cycle: int = 0
-
-    def address(self, page: str) -> str:
-        return f"http://127.0.0.1:{self.part.port}/#/{page}"
-
-    def show(self, *parts: make.Part, nodes: int = 4) -> None:
-        """The cluster with these queues and jobs in it."""
-        self.cycle += 1
-        fixed = [TopologyRecord("default", ("rack", "kubernetes.io/hostname"))]
-        records = make.cluster(*fixed, *_nodes(nodes), *parts)
-        moment = moment_of(records, self.cycle)
-        self.board.show(moment, difference(self.board.moment, moment, self.board.cluster))
-
-
-def _nodes(count: int) -> Iterator[make.Part]:
-    for at in range(count):
-        yield make.node(f"n{at:04}", gpu=8, labels={"rack": f"r{at % _RACKS}"})
-
-
-def _team(name: str, runs: int, waits: int) -> list[make.Part]:
-    """A queue with a job that runs on the first nodes and one that waits for too much."""
-    nodes = tuple(f"n{at // 8:04}" for at in range(runs))
-    found: list[make.Part] = [make.queue(name, quota_gpu=8)]
-    if runs:
-        found.append(make.gang(f"{name}-runs", runs, gpu=1, queue=name, nodes=nodes))
-    if waits:
-        found.append(make.gang(f"{name}-waits", waits, gpu=8, queue=name))
-    return found
-
-
-@asynccontextmanager
-async def _served(folder: Path | None = None, gate: _Gate | None = None) -> AsyncIterator[Site]:
-    """With a folder: of the company, whose journal and usage are written there."""
-    board, clock = Board("laptop"), SystemClock()
-    handlers = None
-    if folder is not None:
-        company.write_journal(folder / "journal")
-        company.write_usage(folder / "usage.db")
-        source, now = Fixed(company.records()), company.CompanyClock()
-        live = LiveCluster(source, now, in_thread, folder / "journal", token_key=b"key")
-        handlers = Handlers(live, usage_store=folder / "usage.db", tracks=board.tracks)
-        board.show(moment_of(company.records()), b"{}")
-    part = WebPart("127.0.0.1", 0, board, clock, gate, questions=handlers)
-    running = asyncio.create_task(part.run())
-    await part.listening.wait()
-    yield Site(board, part)
-    part.stop()
-    await running
-
-
 @asynccontextmanager
 async def _open(
     page_name: str, *parts: make.Part, nodes: int = 4
 ) -> AsyncIterator[tuple[Site, Page]]:
-    async with _served() as site, browsing() as page:
+    async with served_site() as site, browsing() as page:
         site.show(*parts, nodes=nodes)
         await page.goto(site.address(page_name))
         yield site, page
@@ -120,8 +46,8 @@ async def test_no_page_shuts_anybody_out(size: tuple[int, int], scheme: str) -> 
     """axe looks each page over, as it is when something is there and when nothing is."""
     pages = ("overview", "queues", "jobs", "jobs?by=shapes", "cluster", "cluster?as=list")
     things = ("job/default/llm-waits", "node/n0001", "job/default/none")
-    async with _served() as site, browsing(size, scheme) as page:
-        site.show(*_team("llm", 12, 6), *_team("vision", 3, 0))
+    async with served_site() as site, browsing(size, scheme) as page:
+        site.show(*team("llm", 12, 6), *team("vision", 3, 0))
         for name in (*pages, *things):
             await page.goto(site.address(name))
             await expect(page.locator("main .loading")).to_have_count(0)
@@ -147,7 +73,7 @@ _ASKED = (
 async def test_no_page_of_answers_shuts_anybody_out(
     size: tuple[int, int], scheme: str, tmp_path: Path
 ) -> None:
-    async with _served(tmp_path) as site, browsing(size, scheme) as page:
+    async with served_site(tmp_path) as site, browsing(size, scheme) as page:
         await page.clock.install(time=company.NOW_S)
         for name in _ASKED:
             await page.goto(site.address(name))
@@ -159,7 +85,7 @@ async def test_no_page_of_answers_shuts_anybody_out(
 
 
 async def test_a_job_tells_why_it_waits_what_would_help_and_what_happened(tmp_path: Path) -> None:
-    async with _served(tmp_path) as site, browsing() as page:
+    async with served_site(tmp_path) as site, browsing() as page:
         await page.goto(site.address("job/default/seg"))
         await expect(page.locator(".verdict")).to_have_text("NoRoom")
         await expect(page.get_by_text("What would start it")).to_be_visible()
@@ -168,14 +94,14 @@ async def test_a_job_tells_why_it_waits_what_would_help_and_what_happened(tmp_pa
 
 
 async def test_a_job_that_ended_keeps_its_page(tmp_path: Path) -> None:
-    async with _served(tmp_path) as site, browsing() as page:
+    async with served_site(tmp_path) as site, browsing() as page:
         await page.goto(site.address("job/default/sweep-9"))
         await expect(page.locator("main")).to_contain_text("It ended")
         await expect(page.locator(".story li.evicted")).to_contain_text("for default/chat")
 
 
 async def test_evictions_say_for_whom_by_which_rule_and_what_was_lost(tmp_path: Path) -> None:
-    async with _served(tmp_path) as site, browsing() as page:
+    async with served_site(tmp_path) as site, browsing() as page:
         await page.clock.install(time=company.NOW_S)
         await page.goto(site.address("evictions"))
         await expect(page.locator(".tiles")).to_contain_text("5.7 GPU-hours of work lost")
@@ -187,7 +113,7 @@ async def test_evictions_say_for_whom_by_which_rule_and_what_was_lost(tmp_path: 
 
 
 async def test_usage_is_a_chart_a_table_and_a_file(tmp_path: Path) -> None:
-    async with _served(tmp_path) as site, browsing() as page:
+    async with served_site(tmp_path) as site, browsing() as page:
         await page.clock.install(time=company.NOW_S)
         await page.goto(site.address("usage"))
         picture = page.get_by_role("img", name=re.compile("GPUs held"))
@@ -204,7 +130,7 @@ async def test_usage_is_a_chart_a_table_and_a_file(tmp_path: Path) -> None:
 async def test_a_queue_shows_its_share_and_what_it_asks_for_beside_what_it_holds(
     tmp_path: Path,
 ) -> None:
-    async with _served(tmp_path) as site, browsing() as page:
+    async with served_site(tmp_path) as site, browsing() as page:
         await page.goto(site.address("queue/llm"))
         await expect(page.locator("nav a[aria-current]")).to_have_text("Queues")
         late = page.get_by_role("img", name=re.compile("share up to"))
@@ -214,7 +140,7 @@ async def test_a_queue_shows_its_share_and_what_it_asks_for_beside_what_it_holds
 
 
 async def test_a_plan_and_another_quota_are_asked_on_the_page(tmp_path: Path) -> None:
-    async with _served(tmp_path) as site, browsing() as page:
+    async with served_site(tmp_path) as site, browsing() as page:
         await page.goto(site.address("plan"))
         await page.get_by_label("Manifests").fill(_POD)
         await page.get_by_role("button", name="Ask").first.click()
@@ -229,40 +155,40 @@ async def test_a_plan_and_another_quota_are_asked_on_the_page(tmp_path: Path) ->
 
 
 async def test_without_a_journal_that_is_said_and_nothing_is_made_up() -> None:
-    async with _open("evictions", *_team("a", 1, 0)) as (_, page):
+    async with _open("evictions", *team("a", 1, 0)) as (_, page):
         await expect(page.get_by_role("alert")).to_contain_text("nothing at /api/v1/history")
 
 
 async def test_amounts_change_in_place_and_rows_stay() -> None:
-    async with _open("queues", *_team("a", 8, 0), *_team("b", 1, 0)) as (site, page):
+    async with _open("queues", *team("a", 8, 0), *team("b", 1, 0)) as (site, page):
         rows = page.locator("tbody tr")
         await expect(rows.nth(1).locator("td").nth(2)).to_have_text("1")
         first = await rows.nth(0).element_handle()
-        site.show(*_team("a", 8, 0), *_team("b", 5, 0))
+        site.show(*team("a", 8, 0), *team("b", 5, 0))
         await expect(rows.nth(1).locator("td").nth(2)).to_have_text("5")
         assert first is not None
         assert await first.evaluate("row => row.isConnected"), "the row was made anew"
 
 
 async def test_jobs_stay_in_their_rows_and_new_ones_wait_until_they_are_wanted() -> None:
-    async with _open("jobs", *_team("b", 1, 0)) as (site, page):
+    async with _open("jobs", *team("b", 1, 0)) as (site, page):
         rows = page.locator("tbody tr")
         await expect(rows).to_have_count(1)
-        site.show(*_team("a", 2, 9), *_team("b", 1, 0))
+        site.show(*team("a", 2, 9), *team("b", 1, 0))
         await expect(page.get_by_role("button", name="2 new, show")).to_be_visible()
         await expect(rows).to_have_count(1)
         await page.get_by_role("button", name="2 new, show").click()
         await page.clock.set_fixed_time(make.NOW_S)  # what lit up stays so, and what is gone too
         await expect(rows.first).to_contain_text("default/a-runs")
         await expect(rows).to_have_count(3)
-        site.show(*_team("a", 3, 0), *_team("b", 1, 0))
+        site.show(*team("a", 3, 0), *team("b", 1, 0))
         await expect(rows.nth(1)).to_contain_text("gone")
         await expect(rows.nth(0).locator("td").nth(4)).to_have_class(re.compile("changed"))
         await expect(rows).to_have_count(3)
 
 
 async def test_shapes_are_of_the_jobs_that_are_asked_for() -> None:
-    async with _open("jobs?by=shapes", *_team("a", 1, 9), *_team("b", 0, 3)) as (_, page):
+    async with _open("jobs?by=shapes", *team("a", 1, 9), *team("b", 0, 3)) as (_, page):
         await expect(page.get_by_role("row", name=re.compile("8 GPU"))).to_contain_text("a, b")
         await page.get_by_role("searchbox").fill("b-waits")
         await page.keyboard.press("Enter")
@@ -272,12 +198,12 @@ async def test_shapes_are_of_the_jobs_that_are_asked_for() -> None:
 async def test_where_nothing_was_the_first_job_appears_by_itself() -> None:
     async with _open("jobs", make.queue("a")) as (site, page):
         await expect(page.get_by_text("No jobs.")).to_be_visible()
-        site.show(*_team("a", 1, 9))
+        site.show(*team("a", 1, 9))
         await expect(page.get_by_role("link", name="default/a-waits")).to_be_visible()
 
 
 async def test_jobs_are_a_file_too() -> None:
-    async with _open("jobs", *_team("a", 1, 9)) as (_, page):
+    async with _open("jobs", *team("a", 1, 9)) as (_, page):
         async with page.expect_download() as saved:
             await page.get_by_role("button", name="CSV").click()
         lines = (await (await saved.value).path()).read_text().splitlines()
@@ -290,8 +216,8 @@ async def test_jobs_are_a_file_too() -> None:
 
 async def test_what_could_start_and_is_not_started_is_said() -> None:
     """By the same rules it would run: then the scheduler is down, or decides by others."""
-    async with _served() as site, browsing() as page:
-        site.show(*_team("a", 2, 1))
+    async with served_site() as site, browsing() as page:
+        site.show(*team("a", 2, 1))
         moment = site.board.moment
         assert moment is not None
         since = SystemClock().now_s() - 120
@@ -300,26 +226,26 @@ async def test_what_could_start_and_is_not_started_is_said() -> None:
         await page.goto(site.address("queues"))
         said = page.get_by_role("alert")
         await expect(said).to_contain_text("1 job could start for 2m and nobody starts it")
-        site.show(*_team("a", 3, 0))
+        site.show(*team("a", 3, 0))
         await expect(said).to_have_count(0)
 
 
 async def test_behind_a_proxy_that_keeps_the_stream_the_page_asks_by_itself() -> None:
-    async with _served() as site, browsing() as page:
-        site.show(*_team("a", 2, 0))
+    async with served_site() as site, browsing() as page:
+        site.show(*team("a", 2, 0))
         await page.clock.install()
         await page.route("**/api/v1/stream", lambda _: asyncio.sleep(0))  # never answered
         await page.goto(site.address("queues"))
         await expect(page.locator("tbody tr")).to_have_count(1)
-        site.show(*_team("a", 2, 0), *_team("b", 1, 0))
+        site.show(*team("a", 2, 0), *team("b", 1, 0))
         await page.clock.fast_forward(31_000)
         await expect(page.get_by_role("alert")).to_contain_text("holds the stream back")
         await expect(page.locator("tbody tr")).to_have_count(2)
 
 
 async def test_a_question_that_is_never_answered_ends_with_a_sentence() -> None:
-    async with _served() as site, browsing() as page:
-        site.show(*_team("a", 2, 0))
+    async with served_site() as site, browsing() as page:
+        site.show(*team("a", 2, 0))
         # A minute is long for a test: the page's own patience is shortened, not its answer.
         await page.add_init_script("AbortSignal.timeout = (f => () => f(300))(AbortSignal.timeout)")
         await page.route("**/api/v1/queues", lambda _: asyncio.sleep(0))
@@ -331,7 +257,7 @@ async def test_a_question_that_is_never_answered_ends_with_a_sentence() -> None:
 
 
 async def test_a_page_shows_nothing_of_the_page_before_it(tmp_path: Path) -> None:
-    async with _served(tmp_path) as site, browsing() as page:
+    async with served_site(tmp_path) as site, browsing() as page:
         await page.goto(site.address("job/default/seg"))
         await expect(page.get_by_text("What would start it")).to_be_visible()
         await page.goto(site.address("job/default/chat"))
@@ -343,16 +269,16 @@ async def test_a_page_shows_nothing_of_the_page_before_it(tmp_path: Path) -> Non
 
 
 async def test_who_cannot_see_what_moves_is_told_now_and_then() -> None:
-    async with _open("queues", *_team("a", 2, 0)) as (site, page):
+    async with _open("queues", *team("a", 2, 0)) as (site, page):
         said = page.get_by_role("status").first
         await expect(said).to_have_text("2 of 32 GPUs used, 0 jobs waiting.")
-        site.show(*_team("a", 3, 0))
+        site.show(*team("a", 3, 0))
         await expect(page.locator("tbody td").nth(2)).to_have_text("3")
         await expect(said).to_have_text("2 of 32 GPUs used, 0 jobs waiting.")  # not each second
 
 
 async def test_the_map_shows_who_holds_a_device_and_follows() -> None:
-    async with _open("cluster", *_team("a", 8, 0)) as (site, page):
+    async with _open("cluster", *team("a", 8, 0)) as (site, page):
         canvas = page.locator("canvas")
         await expect(canvas).to_have_attribute(
             "aria-label", re.compile("32 GPUs on 4 nodes, 8 held")
@@ -360,13 +286,13 @@ async def test_the_map_shows_who_holds_a_device_and_follows() -> None:
         await canvas.focus()
         await page.keyboard.press("ArrowRight")
         await expect(page.locator(".hint")).to_contain_text("default/a-runs")
-        site.show(*_team("a", 0, 0))
+        site.show(*team("a", 0, 0))
         await expect(canvas).to_have_attribute("aria-label", re.compile("0 held"))
         await expect(page.locator(".hint")).to_contain_text("n0000, rack r0, ready: free")
 
 
 async def test_the_map_is_of_one_rack_and_in_the_colours_that_are_wanted() -> None:
-    async with _open("cluster", *_team("a", 8, 0), nodes=40) as (_, page):
+    async with _open("cluster", *team("a", 8, 0), nodes=40) as (_, page):
         canvas = page.locator("canvas")
         await expect(canvas).to_have_attribute("height", re.compile(r"\d+"))
         whole = await canvas.get_attribute("height") or ""
@@ -381,7 +307,7 @@ async def test_the_map_is_of_one_rack_and_in_the_colours_that_are_wanted() -> No
 
 
 async def test_everything_can_be_reached_by_keyboard() -> None:
-    async with _open("overview", *_team("a", 2, 9)) as (_, page):
+    async with _open("overview", *team("a", 2, 9)) as (_, page):
         await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
         await page.keyboard.type("gj")
         await expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
@@ -410,7 +336,7 @@ async def test_everything_can_be_reached_by_keyboard() -> None:
 
 
 async def test_a_filter_is_an_address_and_says_when_nothing_matches() -> None:
-    async with _open("jobs?queue=a&state=waiting", *_team("a", 2, 9)) as (site, page):
+    async with _open("jobs?queue=a&state=waiting", *team("a", 2, 9)) as (site, page):
         await expect(page.locator("tbody tr")).to_have_count(1)
         await page.get_by_role("button", name=re.compile("queue=a")).click()
         await expect(page).to_have_url(re.compile(r"jobs\?state=waiting$"))
@@ -419,16 +345,16 @@ async def test_a_filter_is_an_address_and_says_when_nothing_matches() -> None:
 
 
 async def test_until_the_cluster_is_read_no_number_is_made_up() -> None:
-    async with _served() as site, browsing() as page:
+    async with served_site() as site, browsing() as page:
         await page.goto(site.address("overview"))
         await expect(page.get_by_text("The cluster is being read.")).to_be_visible()
         await expect(page.locator(".tiles")).to_have_count(0)
-        site.show(*_team("a", 2, 0))
+        site.show(*team("a", 2, 0))
         await expect(page.locator(".tiles")).to_contain_text("2 of 32 GPUs used")
 
 
 async def test_a_lost_connection_is_said_and_what_was_seen_stays() -> None:
-    async with _open("queues", *_team("a", 2, 0)) as (site, page):
+    async with _open("queues", *team("a", 2, 0)) as (site, page):
         await expect(page.locator("tbody tr")).to_have_count(1)
         await expect(page.locator(".live")).to_contain_text("live")
         site.part.stop()
@@ -437,14 +363,14 @@ async def test_a_lost_connection_is_said_and_what_was_seen_stays() -> None:
 
 
 async def test_a_name_that_does_not_exist_is_said() -> None:
-    async with _open("job/default/none", *_team("a", 2, 0)) as (_, page):
+    async with _open("job/default/none", *team("a", 2, 0)) as (_, page):
         await expect(page.get_by_role("alert")).to_contain_text("There is no jobs/default/none.")
 
 
 async def test_from_another_machine_a_token_is_shown_once_and_its_end_is_noticed() -> None:
-    gate = _Gate()
-    async with _served(gate=gate) as site, browsing() as page:
-        site.show(*_team("a", 2, 0))
+    gate = Gate()
+    async with served_site(gate=gate) as site, browsing() as page:
+        site.show(*team("a", 2, 0))
         await page.set_extra_http_headers({"x-forwarded-for": "192.0.2.7"})
         await page.goto(site.address("queues"))
         await page.get_by_label("Token").fill("wrong")
@@ -466,15 +392,15 @@ async def test_from_another_machine_a_token_is_shown_once_and_its_end_is_noticed
         await page.keyboard.press("Enter")
         await expect(page.locator(".live")).to_contain_text("live")
         gate.known.clear()
-        site.show(*_team("a", 3, 0))
+        site.show(*team("a", 3, 0))
         await expect(page.get_by_label("Token")).to_be_visible()
 
 
 async def test_no_request_leaves_the_origin() -> None:
-    async with _served() as site, browsing() as page:
+    async with served_site() as site, browsing() as page:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
-        site.show(*_team("a", 2, 3))
+        site.show(*team("a", 2, 3))
         for name in ("overview", "queues", "jobs", "cluster", "node/n0000"):
             await page.goto(site.address(name))
             await expect(page.locator("main .loading")).to_have_count(0)
@@ -484,13 +410,13 @@ async def test_no_request_leaves_the_origin() -> None:
 
 
 async def test_html_in_a_script_is_refused() -> None:
-    async with _open("overview", *_team("a", 2, 0)) as (_, page):
+    async with _open("overview", *team("a", 2, 0)) as (_, page):
         told = "try { document.body.innerHTML = '<b>x</b>'; 'taken' } catch (e) { e.name }"
         assert await page.evaluate(told) == "TypeError"
 
 
 async def test_the_map_of_forty_thousand_gpus_is_drawn() -> None:
-    async with _open("cluster", *_team("a", 24, 0), nodes=5000) as (_, page):
+    async with _open("cluster", *team("a", 24, 0), nodes=5000) as (_, page):
         await expect(page.locator("canvas")).to_have_attribute(
             "aria-label", re.compile("40,000 GPUs on 5,000 nodes, 24 held")
         )

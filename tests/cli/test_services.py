@@ -1,11 +1,14 @@
 """Each service as a command: its flags, its errors, that it starts and stops."""
 
+import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+import weakref
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -293,6 +296,40 @@ def test_a_service_that_loses_its_lease_begins_anew(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(serving, "_serve", once)
     serving.serve(Process("binder"), lambda _: None)
     assert begun == ["binder"] * 3
+
+
+class _Copies:
+    """What a service knows: parts that know each other."""
+
+    def __init__(self) -> None:
+        self.of_each_other = [self]
+
+
+def test_a_service_that_begins_anew_holds_nothing_of_what_it_knew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a scheduler of a large cluster would double with each lease that it loses."""
+    known: list[weakref.ref[_Copies]] = []
+    held = list[bool]()
+
+    async def once(process: Process, build: Callable[[Supervisor], object], log: Log) -> None:
+        held.append(any(copies() is not None for copies in known))
+        copies = _Copies()
+        known.append(weakref.ref(copies))
+        settling = asyncio.create_task(serving._settle())
+        await asyncio.sleep(0)
+        settling.cancel()
+        if len(known) < 3:
+            raise LeadershipLost("lease a/b: another leads")
+
+    before = gc.get_threshold()
+    monkeypatch.setattr(serving, "_serve", once)
+    try:
+        serving.serve(Process("binder"), lambda _: None)
+    finally:
+        gc.unfreeze()
+    assert held == [False, False, False]
+    assert gc.get_threshold() == before
 
 
 class _Begun(Exception):

@@ -34,10 +34,12 @@ from tests.support.page_readers import ELSEWHERE, account, post
 from tests.support.pod_network import PodNetwork
 from tests.support.pod_processes import OperatedByProcesses, PodProcesses
 
+from muster.api import kinds
 from muster.api.config import Config
 from muster.api.meta import Key
 from muster.api.names import SECRET_WEBHOOK_TLS
 from muster.client.errors import ApiError
+from muster.client.kinds import plainly
 from muster.lab.control_plane import ControlPlane, Setup
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster
@@ -85,9 +87,10 @@ class Site:
     """From when to when an API server was there that had not read the roles: it refuses anybody."""
 
     async def restart_api_server(self) -> None:
-        began = datetime.now(UTC)
-        await asyncio.to_thread(self.plane.restart, "kube-apiserver")
-        self.unready.append((began, datetime.now(UTC)))
+        await asyncio.to_thread(self.plane.kill, "kube-apiserver")
+        killed = datetime.now(UTC)
+        await asyncio.to_thread(self.plane.start, "kube-apiserver")
+        self.unready.append((killed, datetime.now(UTC)))
 
     def tell(self, story: Story, nodes: Sequence[NodeGroup] = NODES) -> None:
         """At its end the cluster is checked, and that nobody was refused anything."""
@@ -352,6 +355,44 @@ def test_work_runs_on_while_config_shards_and_leaders_change(site: Site) -> None
         after = await _identities(lab)
         assert {name: after.get(name) for name in held} == held
         assert _ended_by_us(plane) == []
+
+    site.tell(story)
+
+
+def test_volcanos_jobs_run_by_a_shard_of_its_profile_beside_ours(site: Site) -> None:
+    plane, file = site.plane, site.folder / "config.yaml"
+    file.write_text(yaml.safe_dump(CONFIG_BODY))
+
+    async def story(world: OperatedByProcesses) -> None:
+        lab, writer = world.lab, world.lab.cluster.writer
+        await asyncio.to_thread(lambda: _muster(plane, "install", *IMAGE, "--config", str(file)))
+        await _until_all_ready(world)
+        crds = ("apply", "--server-side", "-f", str(ROOT / "deploy" / "volcano-crds"))
+        await asyncio.to_thread(lambda: plane.kubectl(*crds))
+        await writer.patch(NODE, Key("", "gpu-1"), {"metadata": {"labels": {POOL: "b"}}})
+        shard = {"partitionLabelValue": "b", "args": {"profile": "volcano"}}
+        await lab.create(SHARD, {"metadata": {"name": "volcano"}, "spec": shard})
+        await world.until_ready(SHARD, "volcano")
+        await _until_all_ready(world)
+        job = plainly(kinds.VOLCANO_JOB)
+        container = {"name": "main", "image": "work", "resources": {"requests": {"cpu": "1"}}}
+        task = {"name": "w", "replicas": 2, "template": {"spec": {"containers": [container]}}}
+        spec = {"minAvailable": 2, "schedulerName": "volcano", "tasks": [task]}
+        await lab.create(job, {"metadata": {"name": "gang"}, "spec": spec})
+        await lab.job("ours", pods=2, gpus=1)
+        assert {*(await world.until_running("gang", 2)).values()} == {"gpu-1"}
+        assert {*(await world.until_running("ours", 2)).values()} == {"gpu-0"}
+        assert (await lab.get(job, "gang"))["spec"]["queue"] == "default", "by its webhook"
+        with pytest.raises(ApiError, match="task"):
+            await lab.create(job, {"metadata": {"name": "none"}, "spec": {**spec, "tasks": []}})
+        held = await _identities(lab)
+        await writer.delete(SHARD, Key("", "volcano"))
+        await world.until(lambda: _has_ended(world, "kai-scheduler-volcano"), "its scheduler ends")
+        await world.until(lambda: _has_ended(world, "volcano-controllers"), "and its controllers")
+        await lab.job("later", pods=2, gpus=1)
+        await world.until_running("later", 2)
+        after = await _identities(lab)
+        assert {name: after.get(name) for name in held} == held
 
     site.tell(story)
 

@@ -183,7 +183,11 @@ def test_a_queue_reclaims_its_quota_by_evictions(in_world: InWorld) -> None:
         await lab.job("owed", pods=1, gpus=8, queue="b")
         await lab.until_running("owed", 1)
         assert len(await lab.running("greedy")) == 8
-        assert any("owed" in text for text in await lab.messages("Evict"))
+
+        async def is_told() -> bool:
+            return any("owed" in text for text in await lab.messages("Evict"))
+
+        await lab.until(is_told)  # events are written behind what they tell of
 
     in_world(scenario, TWO_NODES)
 

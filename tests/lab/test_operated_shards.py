@@ -161,9 +161,9 @@ def test_volcanos_jobs_name_no_pool_and_run_on_the_nodes_that_are_its_shards(
             await world.until_ready(SHARD, name)
         container = {"name": "main", "image": "work", "resources": {"requests": {"cpu": "1"}}}
         task = {"name": "w", "replicas": 4, "template": {"spec": {"containers": [container]}}}
-        spec = {"minAvailable": 4, "schedulerName": "volcano", "tasks": [task]}
+        job = {"minAvailable": 4, "schedulerName": "volcano", "tasks": [task]}
         await world.lab.create(
-            plainly(kinds.VOLCANO_JOB), {"metadata": {"name": "gang"}, "spec": spec}
+            plainly(kinds.VOLCANO_JOB), {"metadata": {"name": "gang"}, "spec": job}
         )
         await world.lab.pod("ours", gpus=1)
         assert _nodes(await world.until_running("gang", 4)) <= {"pool-0", "pool-1"}

@@ -319,6 +319,25 @@ def test_a_config_that_cannot_be_used_changes_nothing() -> None:
 
 
 @pytest.mark.row(110)
+def test_a_config_that_nobody_reads_says_so_once() -> None:
+    async def story(site: Site) -> None:
+        await install(site)
+        await site.create(CONFIG, "another", spec={"namespace": "elsewhere"})
+
+        async def told() -> bool:
+            found = await site.get(CONFIG, "another")
+            return "only kai-config is read" in str((found or {}).get("status"))
+
+        await site.until(told)
+        assert (await site.conditions(CONFIG, "another"))["Ready"] == "False"
+        await site.until_ready(CONFIG, "kai-config")
+        before = site.writes()
+        await site.clock.sleep(3600.0)
+        assert site.writes() == before
+
+    on_site(story)
+
+
 def test_what_config_made_goes_with_it_and_what_others_need_stays() -> None:
     async def story(site: Site) -> None:
         before = {*await site.there()}

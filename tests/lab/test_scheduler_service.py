@@ -399,8 +399,11 @@ def test_allocate_reclaim_and_preempt_work_one_after_another(in_world: InWorld) 
         await lab.until_running("owed", 1)  # reclaim
         await lab.job("urgent", pods=1, gpus=4, queue="a", priority="build")
         await lab.until_running("urgent", 1)  # preempt
-        texts = await lab.messages("Evict")
-        assert any("preempted by workload" in text for text in texts)
-        assert any("preempted by higher priority workload" in text for text in texts)
+        for words in ("preempted by workload", "preempted by higher priority workload"):
+
+            async def is_told(words: str = words) -> bool:
+                return any(words in text for text in await lab.messages("Evict"))
+
+            await lab.until(is_told, why=words)  # events are written behind what they tell of
 
     in_world(scenario, TWO_NODES)

@@ -3,7 +3,7 @@
 Everything in it is fixed, so what commands print of it is compared letter by letter.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -104,6 +104,11 @@ def write_journal(folder: Path) -> None:
               because="queue serving was entitled to more than it held, and llm held what it "
               "may not keep"),
     ]  # fmt: skip
+    write_events(folder, events)
+
+
+def write_events(folder: Path, events: Iterable[Event]) -> None:
+    """A journal of these, each of a cycle of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     store = JournalStore(folder / f"company{SUFFIX}", "company")
     rules = RecordedRules("1", "actions: allocate", {})
@@ -121,6 +126,12 @@ def write_journal(folder: Path) -> None:
             )
         )
     store.close()
+
+
+def write_past(folder: Path) -> None:
+    """A journal and a store of usage."""
+    write_journal(folder / "journal")
+    write_usage(folder / "usage.db")
 
 
 def write_usage(path: Path) -> None:
@@ -152,8 +163,7 @@ def _gpus(amount: float) -> "np.typing.NDArray[np.float64]":
 @contextmanager
 def company(folder: Path) -> Iterator[str]:
     """The address of its dashboard."""
-    write_journal(folder / "journal")
-    write_usage(folder / "usage.db")
+    write_past(folder)
     clock = CompanyClock()
     journal, usage = folder / "journal", folder / "usage.db"
     beside = {"labels": labels, "closed_since": CLOSED_SINCE}

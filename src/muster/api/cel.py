@@ -13,16 +13,12 @@ Nothing else is ever raised, whatever the implementation or a function of ours m
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from importlib import import_module
 from threading import Lock
 from typing import Any, Final
 
-from cel_expr_python import cel
-from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
-
 from muster.api.bounds import CEL_COST_MAX, CEL_KEPT_LETTERS_MAX, CEL_LETTERS_MAX
 from muster.api.cel_cost import Size, cost_of, size_of
-from muster.api.cel_library import FUNCTIONS, Function
 from muster.api.cel_tree import Tree, tree_of
 
 
@@ -156,41 +152,9 @@ def names(text: str, variable: str, others: Iterable[str] = ()) -> bool:
     return False
 
 
-@lru_cache(maxsize=64)
 def _environment(variables: tuple[str, ...]) -> Any:
-    extensions = [
-        ext_strings.ExtStrings(),
-        ext_optional.ExtOptional(),
-        ext_bindings.ExtBindings(),
-        ext_math.ExtMath(),
-        cel.CelExtension("kubernetes", [_declared(function) for function in FUNCTIONS]),
-    ]
-    declared = dict.fromkeys(variables, cel.Type.DYN)
-    return cel.NewEnv(variables=declared, extensions=extensions)
-
-
-_TYPES: Final[Mapping[str, Any]] = {
-    "dyn": cel.Type.DYN,
-    "bool": cel.Type.BOOL,
-    "int": cel.Type.INT,
-    "double": cel.Type.DOUBLE,
-    "string": cel.Type.STRING,
-    "list": cel.Type.List(cel.Type.DYN),
-}
-
-
-def _declared(function: Function) -> Any:
-    overloads = [
-        cel.Overload(
-            f"{function.name}_{'_'.join(signature.takes)}",
-            return_type=_TYPES[signature.gives],
-            parameters=[_TYPES[name] for name in signature.takes],
-            is_member=function.is_member,
-            impl=signature.act,
-        )
-        for signature in function.signatures
-    ]
-    return cel.FunctionDecl(function.name, overloads)
+    # Imported with the first expression: it takes 16 MiB, and most processes never see one.
+    return import_module("muster.api.cel_environment").environment(variables)
 
 
 # How the C++ implementation says it, and how Kubernetes does.

@@ -5,10 +5,14 @@ there are no threads, `inline` does the same work in the same order each time.
 """
 
 import asyncio
+import atexit
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
+
+from muster.base.clock import SystemClock
 
 T = TypeVar("T")
 
@@ -27,8 +31,9 @@ async def inline(work: Callable[[], T]) -> T:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """In a thread of its own. Whoever is cancelled no longer waits for it; nor does the process
-    when it ends, because nothing that the thread still calculates has anybody who would use it.
+    """In a thread of its own. Whoever is cancelled no longer waits for it, for nobody would use
+    what it still calculates; only the process waits a little when it ends: compiled code that runs
+    on while Python takes itself down is code whose memory goes.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
@@ -47,5 +52,20 @@ async def in_thread(work: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # The loop has been closed meanwhile.
             loop.call_soon_threadsafe(tell, *outcome)
 
-    threading.Thread(target=run, name="offloaded", daemon=True).start()
+    thread = threading.Thread(target=run, name="offloaded", daemon=True)
+    _threads.add(thread)
+    thread.start()
     return await ended
+
+
+_threads: WeakSet[threading.Thread] = WeakSet()
+_ENDING_S = 3.0
+"""A cycle, or a kernel of it, is over by then; what hangs does not hold the process."""
+
+
+@atexit.register
+def _let_threads_end() -> None:
+    clock = SystemClock()
+    deadline_s = clock.monotonic_s() + _ENDING_S
+    for thread in list(_threads):
+        thread.join(max(deadline_s - clock.monotonic_s(), 0.0))

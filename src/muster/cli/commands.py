@@ -210,7 +210,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     ),
     "uninstall": Entry(
         "muster.cli.install",
-        "Remove the services and what the operator made. Queues, pod groups and running pods stay.",
+        "Remove the services, the Config and the shards. Queues, pod groups and running pods stay.",
     ),
     "kernels": Entry(
         "muster.cli.kernels",

@@ -105,14 +105,16 @@ def uninstall(
     dry_run: _DryRun = False,
     purge: _Purge = False,
 ) -> None:
-    """Remove the services and what the operator made. Queues, pod groups and running pods stay."""
+    """Remove the services, the Config and the shards. Queues, pod groups and running pods stay."""
     choices = Choices(config=_config_of(None, namespace))
     wants = removed(choices)
 
     async def work(installer: Installer) -> None:
         await installer.check(wants, ("get", "delete"))
         if dry_run:
-            typer.echo(f"would remove the operator, and with it all services, from {namespace}")
+            typer.echo(
+                f"would remove Config, shards and operator, all services too, from {namespace}"
+            )
             return
         await installer.uninstall(wants, namespace, purge=purge)
 

@@ -192,9 +192,8 @@ def _ahead_lines(ahead: Mapping[str, Any]) -> list[str]:
         lines.append(f"  restarts  {job} in {wait:g} min")
     for queue, (before, after) in ahead["held"].items():
         if before != after:
-            lines.append(
-                f"  holds     {queue} {_mean(before):g} -> {_mean(after):g} GPUs on average"
-            )
+            held = f"{amount(_mean(before))} -> {amount(_mean(after))} GPUs on average"
+            lines.append(f"  holds     {queue} {held}")
     return lines
 
 

@@ -56,6 +56,12 @@ class Process:
     """The user in whose name everything is asked; without it whoever we are."""
 
 
+_USUAL = gc.get_threshold()
+_SELDOM = 1_000_000
+"""New containers after which the collector looks for garbage until the first lists are there: what
+they bring stays, and is walked over for nothing each time."""
+
+
 def serve(process: Process, build: Callable[[Supervisor], object]) -> None:
     """Run a service; ends the command with a clear line when it cannot start or fails.
 
@@ -67,13 +73,18 @@ def serve(process: Process, build: Callable[[Supervisor], object]) -> None:
     try:
         while True:
             try:
+                gc.set_threshold(_SELDOM, *_USUAL[1:])
                 asyncio.run(_serve(process, build, log))
                 return
             except LeadershipLost as lost:
                 log.warning("leadership lost, beginning anew", why=str(lost))
+            # What was to stay goes after all.
+            gc.unfreeze()
+            gc.collect()
     except (BadAccess, BadPages, CannotListen, ConfigError, NoDevice, NoTracing) as problem:
         raise failed(process.name, problem) from None
     finally:
+        gc.set_threshold(*_USUAL)
         stream.drained()
 
 
@@ -131,6 +142,7 @@ def connected(process: Process, clock: Clock, log: Log) -> Connection:
 async def _settle() -> None:
     """What the first lists brought stays: the collector need not walk over it again and again."""
     gc.freeze()
+    gc.set_threshold(*_USUAL)
     await asyncio.Event().wait()
 
 

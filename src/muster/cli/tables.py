@@ -41,11 +41,17 @@ def category_tone(category: str) -> str:
     return _CATEGORIES.get(category, "note") if category else ""
 
 
+_SMALL: Final = 10
+
+
 def amount(value: float | None) -> str:
-    """A count as people write it; what nothing bounds is a dash."""
+    """A count as people write it: parts of GPUs in hundredths, of many in tenths; what nothing
+    bounds is a dash.
+    """
     if value is None:
         return "-"
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+    text = f"{value:,.{2 if abs(value) < _SMALL else 1}f}"
+    return text.rstrip("0").rstrip(".")
 
 
 def counted(count: float, noun: str) -> str:

@@ -10,7 +10,7 @@ from muster.cli.moments import now_s
 from muster.cli.past import event_text
 from muster.cli.people import status_lines
 from muster.cli.reading import Answer, Reading, reading
-from muster.cli.tables import age
+from muster.cli.tables import age, amount
 
 
 @reading
@@ -32,7 +32,8 @@ def top(
         lines += ["", "OWED"] if owed else []
         for one in sorted(owed, key=lambda one: (-one["stands"]["gpus"], one["name"]))[:6]:
             gpu = one["gpu"]
-            lines.append(f"  {one['name']:<24} {gpu['used']:g} of {gpu['share']:g} GPUs")
+            held = f"{amount(gpu['used'])} of {amount(gpu['share'])} GPUs"
+            lines.append(f"  {one['name']:<24} {held}")
         lines += ["", "NEWEST THAT WAIT"] if listed["items"] else []
         for job in with_places(asked, listed["items"]):
             code = job["reason"]["code"] if job["reason"] else "not tried yet"

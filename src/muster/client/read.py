@@ -8,7 +8,7 @@ memory follows the structs we keep and not the JSON that came.
 import asyncio
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -37,6 +37,8 @@ from muster.client.transport import Request, Response
 T = TypeVar("T")
 
 PAGE_SIZE = 2000
+_PART_SIZE = 40
+"""Objects of a page that are taken in at once; in between, what has come of the next is read."""
 _STEPS_TO_SEND = 3
 """Turns of the event loop after which a request on an open connection has been written."""
 CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
@@ -102,9 +104,9 @@ class Reader:
     ) -> Listing[T]:
         """Every object, of one resource version, each as `transform` returns it.
 
-        `on_page` is shown the objects of each page while the server makes the next. When the moment
-        is forgotten by the server between two pages we start again, and the last time we ask for
-        everything in one page, which cannot expire.
+        `on_page` is shown the objects of each page, part by part, while the server makes the next
+        and what it sends is taken in. When the moment is forgotten by the server between two pages
+        we start again, and the last time we ask for everything in one page, which cannot expire.
         """
         for page_size in (self._page_size, self._page_size, 0):
             try:
@@ -170,9 +172,15 @@ class Reader:
             while True:
                 body = await (ahead or self._page(kind, selection, page_size, token))
                 ahead = await self._prefetch(kind, selection, page_size, body)
-                page = _decoded_page(kind, body, transform)
-                on_page(page.objects, page.remaining)
-                found.objects += page.objects
+                page = _decoded_page(kind, body)
+                for at in range(0, len(page.objects), _PART_SIZE):
+                    part = _transformed(page.objects[at : at + _PART_SIZE], transform)
+                    left = len(page.objects) - at - _PART_SIZE
+                    on_page(part.objects, page.remaining + max(left, 0))
+                    found.objects += part.objects
+                    found.rejects += part.rejects
+                    if ahead is not None and not ahead.done():
+                        await asyncio.sleep(0)  # Take in what has come, or the server has to wait.
                 found.rejects += page.rejects
                 found.resource_version = page.resource_version
                 token = page.continue_token
@@ -208,29 +216,29 @@ class Reader:
         return await self.connection.call(request, call)
 
 
-def _decoded_page(kind: Kind[T], body: bytes, transform: Transform[T] | None) -> Page[T]:
+def _decoded_page(kind: Kind[T], body: bytes) -> Page[T]:
     # Thousands of new objects and no garbage: collecting in between only costs time.
     with gc_paused():
         try:
-            page = decode_page(kind.struct, body)
+            return decode_page(kind.struct, body)
         except Unreadable as error:
             raise BadObject(f"list of {kind.full_name}: {error}") from error
-        return page if transform is None else _transformed_page(page, transform)
 
 
-def _transformed_page(page: Page[T], transform: Transform[T]) -> Page[T]:
-    try:
-        page.objects[:] = map(transform, page.objects)
-        return page
-    except Unreadable:
-        found, page.objects[:] = list(page.objects), []
-    for obj in found:
-        transformed = transformed_object(obj, transform)
-        if isinstance(transformed, Reject):
-            page.rejects.append(transformed)
-        else:
-            page.objects.append(transformed)
-    return page
+def _transformed(objects: Sequence[T], transform: Transform[T] | None) -> Listing[T]:
+    if transform is None:
+        return Listing(list(objects))
+    with gc_paused():
+        with suppress(Unreadable):
+            return Listing(list(map(transform, objects)))
+        found: Listing[T] = Listing()
+        for obj in objects:
+            transformed = transformed_object(obj, transform)
+            if isinstance(transformed, Reject):
+                found.rejects.append(transformed)
+            else:
+                found.objects.append(transformed)
+        return found
 
 
 def transformed_object(obj: T, transform: Transform[T]) -> T | Reject:

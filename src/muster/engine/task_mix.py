@@ -17,7 +17,7 @@ from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ACTIVE_USED, TaskStatus, mask
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import CPU, GPU, GPU_UNIT
-from muster.numerics.fragmentation import MOST_GPUS, Mix, running_sums
+from muster.numerics.fragmentation import MOST_GPUS, Mix, running_sums, step_of
 
 _PARTS = 1024
 """Parts are counted in so many."""
@@ -33,7 +33,7 @@ _COUNTS = mask(ACTIVE_USED | {TaskStatus.PENDING})
 
 def task_mix(snapshot: ClusterSnapshot, fits: Callable[[Shape], Bools]) -> Mix:
     """The mix of a snapshot; `fits` says on which nodes a shape may run, resources apart."""
-    kinds, weight = _kinds(snapshot)
+    kinds, weight, known = _kinds(snapshot)
     request = snapshot.demand.request[kinds]
     table, sizes, allowed = _tables(snapshot, kinds, weight, fits)
     cpu = _steps(request[:, CPU])
@@ -50,6 +50,7 @@ def task_mix(snapshot: ClusterSnapshot, fits: Callable[[Shape], Bools]) -> Mix:
         shares=np.zeros((len(steps), len(cpu) + 1, widest + 1), dtype=np.int64),
         wholes=np.zeros((len(steps), len(cpu) + 1, MOST_GPUS + 1), dtype=np.int64),
         whole=max(int(weight.sum()), 1),
+        step=step_of(known),
         cpu_per_gpu=_cpu_per_gpu(snapshot),
     )
     share_step = np.array(
@@ -62,17 +63,18 @@ def task_mix(snapshot: ClusterSnapshot, fits: Callable[[Shape], Bools]) -> Mix:
     return found
 
 
-def _kinds(snapshot: ClusterSnapshot) -> tuple[Rows, Ints]:
-    """Shapes that ask for GPUs, and what part of such tasks has each: int64[K]."""
+def _kinds(snapshot: ClusterSnapshot) -> tuple[Rows, Ints, int]:
+    """Shapes that ask for GPUs, what part of such tasks has each int64[K], and their number."""
     tasks, demand = snapshot.tasks, snapshot.demand
     counts = np.bincount(
         tasks.shape[tasks.live & _COUNTS[tasks.status]], minlength=len(snapshot.shapes)
     )
     counts = np.where((demand.request[:, GPU] > 0) | (demand.sharing >= 0), counts, 0)
-    total = max(int(counts.sum()), 1)
+    known = int(counts.sum())
+    total = max(known, 1)
     parts = (2 * _PARTS * counts + total) // (2 * total)
     kinds = np.flatnonzero(parts)
-    return kinds, parts[kinds].astype(np.int64)
+    return kinds, parts[kinds].astype(np.int64), known
 
 
 def _shares(snapshot: ClusterSnapshot, kinds: Rows, sizes: Ints) -> Ints:

@@ -3,8 +3,9 @@
 The measure is that of "Beware of Fragmentation" (USENIX ATC 2023): of a node's free GPUs, those
 that a task of some kind cannot use are lost to that kind (all of them, where it does not fit), and
 a node's loss is the mean over the mix of kinds. A task goes where the loss grows least. Losses that
-are nearly equal count as equal; then the node that is left with the fewest GPUs and the least CPU
-is taken. Work without GPUs goes where GPUs are already taken.
+are nearly equal count as equal, the more so the fewer tasks the mix rests on; then the node that is
+left with the fewest GPUs and the least CPU is taken. Work without GPUs goes where GPUs are already
+taken.
 
 The mix is kept as running sums over amounts of CPU and GPU, so a node costs a few look-ups however
 many kinds there are. Axes: N nodes, G tables, C amounts of CPU, S sizes of shares.
@@ -24,10 +25,15 @@ MOST_GPUS = 16
 """Whole GPUs of one task that are told apart; what asks for more counts as fitting nowhere."""
 MOST_PARTS = 64
 """Shared GPUs of one node that are looked at."""
-_LEVELS = 100.0
-"""Losses are compared in so many steps, close ones finer than large ones."""
-_CPU_WEIGHT = 1.0 / 3.0
-"""Among equal losses: what the CPU that goes with a GPU counts for, beside a GPU."""
+_STEP = 45
+"""Losses are compared in steps of so many thousandths of a GPU where many tasks are known."""
+_FEW_TASKS = 200
+"""In steps twice as large where the mix rests on so many: what it says is chance in part."""
+_MOST_LEVELS = 100
+"""Growing and shrinking by more steps than these counts as by so many."""
+_CPU_WEIGHT = 0.5
+"""Among equal losses: what the CPU that goes with a GPU counts for, beside a GPU, as far as there
+is more of it than the free GPUs need."""
 _IDLE_GPU, _IDLE_CPU = 10.0, 5.0
 """For work without GPUs: what a free GPU, and the CPU that goes with one, count for, in thousandths
 of a lost GPU."""
@@ -46,6 +52,7 @@ class Mix(NamedTuple):
     shares: Ints  # [G, C + 1, S + 1]: tasks that want at most this CPU and this share
     wholes: Ints  # [G, C + 1, MOST_GPUS + 1]: tasks that want at most this CPU and so many GPUs
     whole: int  # all parts together, at least 1
+    step: int  # losses that differ by less than so many thousandths of a GPU count as equal
     cpu_per_gpu: float  # what CPU the cluster has for each GPU
 
 
@@ -56,6 +63,7 @@ NO_MIX = Mix(
     np.zeros((0, 1, 1), dtype=np.int64),
     np.zeros((0, 1, MOST_GPUS + 1), dtype=np.int64),
     1,
+    _STEP,
     1.0,
 )
 """Where nobody asks how much is lost."""
@@ -72,8 +80,15 @@ def is_same_mix(left: Mix, right: Mix) -> bool:
         (left.shares, right.shares),
         (left.wholes, right.wholes),
     )
-    numbers = (left.whole, left.cpu_per_gpu) == (right.whole, right.cpu_per_gpu)
-    return numbers and all(np.array_equal(*pair) for pair in arrays)
+    numbers = (left.whole, left.step, left.cpu_per_gpu)
+    if numbers != (right.whole, right.step, right.cpu_per_gpu):
+        return False
+    return all(np.array_equal(*pair) for pair in arrays)
+
+
+def step_of(tasks: int) -> int:
+    """How finely losses are compared where the mix rests on so many tasks."""
+    return round(_STEP * (1 + _FEW_TASKS / max(tasks, 1)))
 
 
 MixHandle = handle_of(Mix, __name__)
@@ -251,9 +266,11 @@ def score_of(columns, mix, want, node, known, parts):  # type: ignore[no-untyped
         left -= devices * need / GPU_UNIT
         step = cpu_step(mix.cpu, cpu)
         grows = _least_lost(mix, table, step, whole, parts, count, need) - known[node]
-    level = np.floor(_LEVELS / (1.0 + np.exp(grows / mix.whole / GPU_UNIT)))
-    left += _CPU_WEIGHT * cpu / mix.cpu_per_gpu
-    return (level + 1.0 / (1.0 + max(left, 0.0))) / (_LEVELS + 1.0)
+    steps = np.floor(grows / mix.whole / mix.step + 0.5)
+    level = _MOST_LEVELS - min(max(steps, -_MOST_LEVELS), _MOST_LEVELS)
+    left = max(left, 0.0)
+    left += _CPU_WEIGHT * max(cpu / mix.cpu_per_gpu - left, 0.0)
+    return (level + 1.0 / (1.0 + left)) / (2 * _MOST_LEVELS + 1)
 
 
 @numba.njit(cache=True)

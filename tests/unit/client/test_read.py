@@ -1,14 +1,17 @@
 """Lists and watches: one bad object never hides the others, pages are of one resource version."""
 
+import asyncio
 from contextlib import aclosing
 
 import pytest
 from tests.support.scripted import Answer, ScriptedServer, line, refused, said
-from tests.support.virtual_time import virtually
+from tests.support.virtual_time import LoopClock, virtually
 
 from muster.api.codec import Bookmark, Changed, Unread
 from muster.api.kinds import Kind
 from muster.api.meta import Key, ObjectMeta, Struct
+from muster.base.rand import Rand
+from muster.client.connection import Connection
 from muster.client.errors import BadObject, Gone, Interrupted, NotFound
 from muster.client.kinds import header, object_path, plain_kind
 from muster.client.read import (
@@ -17,6 +20,7 @@ from muster.client.read import (
     Selection,
     WatchEvent,
 )
+from muster.client.transport import InProcessTransport, Request, Response
 
 
 class Spec(Struct):
@@ -110,6 +114,31 @@ def test_the_next_page_is_prefetched_while_this_one_is_decoded() -> None:
 
     assert len(virtually(run()).objects) == 3
     assert asked_by_then == {"a": 2, "b": 2, "c": 2}
+
+
+def test_what_comes_of_the_next_page_is_read_while_this_one_is_taken_in() -> None:
+    """Else its server would wait until somebody reads what it has sent."""
+    names = [f"thing-{number:03}" for number in range(200)]
+    pages = [page(*map(thing, names), token="more"), page(thing("last"))]
+    received, received_by_part = 0, list[int]()
+
+    async def handle(request: Request) -> Response:
+        nonlocal received
+        answer = pages.pop(0)
+        for _ in range(0 if pages else 30):  # The second comes in thirty pieces.
+            await asyncio.sleep(0)
+            received += 1
+        return answer
+
+    async def run() -> Listing[Thing]:
+        connection = Connection(InProcessTransport(handle), LoopClock(), Rand(1))
+        return await Reader(connection, page_size=200).list(
+            THINGS, on_page=lambda part, remaining: received_by_part.append(received)
+        )
+
+    found = virtually(run())
+    assert [item.metadata.name for item in found.objects] == [*names, "last"]
+    assert received_by_part[0] < received_by_part[1] < received_by_part[4]
 
 
 def test_a_continue_token_after_the_items_is_found() -> None:

@@ -9,7 +9,7 @@ from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_policy
 from muster.engine.session import Session
 from muster.model.tables import snapshot_of
-from muster.numerics.fragmentation import MOST_PARTS, loss
+from muster.numerics.fragmentation import MOST_PARTS, loss, step_of
 from muster.testing import make
 
 POLICY = build_policy(parse_conf("actions: allocate\nplacement: least-fragmentation\n"))
@@ -63,10 +63,39 @@ def test_work_without_gpus_goes_where_gpus_are_taken() -> None:
     assert _node_of(*nodes, make.queue("q"), runs, small, task="small-0") == "n2"
 
 
-def test_a_task_leaves_whole_what_those_who_wait_can_use() -> None:
-    """Two GPUs are left on one node and three on the other; most tasks here want pairs."""
+def _among_pairs(count: int) -> str:
+    """Where one GPU goes: two are left on n1 and three on n2, and most tasks here want pairs."""
     pairs = make.gang("pairs", 3, queue="q", gpu=2, nodes=("n1", "n3", "n3"))
+    known = make.gang("known", count, queue="q", gpu=2, nodes=("far",) * count)
     one = make.gang("one", 1, queue="q", gpu=1, nodes=("n2",))
     nodes = [make.node(name, gpu=4) for name in ("n1", "n2", "n3")]
+    far = make.node("far", gpu=2 * count, cpu=count, pods=count)
     new = make.gang("new", 1, queue="q", gpu=1)
-    assert _node_of(*nodes, make.queue("q"), pairs, one, new, task="new-0") == "n2"
+    return _node_of(*nodes, far, make.queue("q"), pairs, known, one, new, task="new-0")
+
+
+def test_a_task_leaves_whole_what_those_who_wait_can_use() -> None:
+    assert _among_pairs(200) == "n2"
+
+
+def test_a_mix_that_rests_on_few_tasks_counts_for_less_than_a_full_node() -> None:
+    """What five tasks wanted may be chance; that a node is nearly full is not."""
+    assert _among_pairs(1) == "n1"
+
+
+def test_losses_are_compared_in_finer_steps_the_more_tasks_are_known() -> None:
+    steps = [step_of(tasks) for tasks in (0, 1, 50, 200, 2000, 1_000_000)]
+    assert steps == sorted(steps, reverse=True)
+    assert steps[3] == 2 * steps[-1]
+    assert step_of(4001) == step_of(4000)  # one more among many changes no choice
+
+
+def _left_with(cpu: int) -> str:
+    """Where a GPU goes, of two nodes that are left with none; `n1` has so much CPU over."""
+    nodes = [make.node("n1", gpu=1, cpu=1 + cpu), make.node("n2", gpu=1, cpu=3)]
+    new = make.gang("new", 1, queue="q", gpu=1, cpu=1)
+    return _node_of(*nodes, make.queue("q"), new, task="new-0")
+
+
+def test_among_equal_losses_the_node_is_taken_that_keeps_the_least_cpu() -> None:
+    assert (_left_with(1), _left_with(4)) == ("n1", "n2")

@@ -131,6 +131,21 @@ def test_a_queue_that_asks_for_nothing_is_owed_nothing() -> None:
     assert _by_name(idle)["a"].stands.kind == "even"
 
 
+def test_what_can_never_start_is_not_owed() -> None:
+    """Of 8 GPUs on one node: a pod of 9, a job in a queue that is not there, and one that could."""
+    could = make.gang("could", 2, gpu=1, queue="a")
+    never = make.gang("never", 1, gpu=9, queue="a")
+    other = make.gang("runs", 8, gpu=1, queue="b", nodes=("n1",) * 8)
+    queues_of_it = (make.queue("a", quota_gpu=8), make.queue("b"))
+    found = moment_of(make.cluster(make.node("n1", gpu=8), *queues_of_it, could, never, other))
+    assert found.code(found.snapshot.jobs.row["default/never"]) == Code.TOO_LARGE
+    queue = _by_name(found)["a"]
+    assert (queue.stands.kind, queue.stands.gpus, queue.gpu.asked) == ("owed", 2, 11)
+    alone = moment_of(make.cluster(make.node("n1", gpu=8), *queues_of_it, never))
+    assert _by_name(alone)["a"].stands.kind == "even"
+    assert status(alone).owed == ()
+
+
 def test_a_job_that_waits_says_why_and_one_that_runs_does_not(busy: Moment) -> None:
     waits, runs = _one(busy, "tune"), _one(busy, "train")
     assert (waits.state, runs.state) == ("Waiting", "Running")

@@ -142,7 +142,7 @@ def _naming_plugins(session: Session, task: int, why: Refusal) -> Refusal:
     """Nodes that nothing but plugins of tiers keep from the task are said to be kept by these."""
     if all(count.reason is not Reason.PLUGIN for count in why.nodes):
         return why
-    names = ", ".join(tiers_of(session).keepers_from_nodes(task))
+    names = ", ".join((*_nameless(session, task), *tiers_of(session).keepers_from_nodes(task)))
     nodes = [
         replace(count, subject=names) if count.reason is Reason.PLUGIN else count
         for count in why.nodes
@@ -150,6 +150,19 @@ def _naming_plugins(session: Session, task: int, why: Refusal) -> Refusal:
     # What was free on nodes that are kept from it was never there for it.
     room = None if why.room is None else replace(why.room, at_first=-1)
     return msgspec.structs.replace(why, nodes=tuple(nodes), room=room)
+
+
+def _nameless(session: Session, task: int) -> list[str]:
+    """The plugins that refuse a node to all that ask for the same, and have no word of their own
+    for why.
+    """
+    shape, rows = session.snapshot.shape_of(task), session.all_nodes
+    return [
+        each.name
+        for each in session.policy.by_tier()
+        if "filter_reasons" in each.hooks
+        and (each.answers.filter_reasons(shape, rows) == Reason.PLUGIN).any()
+    ]
 
 
 def once(refusals: list[Refusal]) -> tuple[Refusal, ...]:

@@ -52,6 +52,7 @@ ALL: Final[All] = "installation"
 _LOOK_AGAIN_S: Final = 300.0
 """Certificates come of age, and kinds come to be served, without anybody telling."""
 _RETRY_S: Final = 15.0
+_READ: Final = names.DEFAULT.config
 _CONFIG: Final = ""
 """Whose failures: Config's; a shard's stand under its name."""
 _WAITS: Final = "not before admission answers for it"
@@ -95,7 +96,8 @@ class Operator:
 
     async def reconcile(self, key: All) -> Result:
         copies = self._applier.copies
-        config = copies.configs.get(Key("", names.DEFAULT.config))
+        await self._tell_others()
+        config = copies.configs.get(Key("", _READ))
         if config is None or config.metadata.deletion_timestamp is not None:
             return DONE  # Whatever belongs to it goes with it.
         self._applier.begin()
@@ -272,6 +274,13 @@ class Operator:
                 self._unavailable(look.wants.shards.get(name, ())),
             )
             await self._tell(kinds.SCHEDULING_SHARD, shard, shard.status.conditions, facts)
+
+    async def _tell_others(self) -> None:
+        """Configs that nobody reads say so."""
+        facts = Facts([f"metadata.name: only {_READ} is read: write in that one what is to hold"])
+        for config in list(self._applier.copies.configs.objects.values()):
+            if config.metadata.name != _READ:
+                await self._tell(kinds.CONFIG, config, config.status.conditions, facts)
 
     def _unavailable(self, wants: Iterable[Wanted]) -> list[str]:
         found: list[str] = []

@@ -1,6 +1,7 @@
 """Events that a real control plane writes about pods and Jobs, for the people who look at them.
 
-Also one that only this world needs: it has no default scheduler, so a pod that names none waits.
+Also two that only this world needs: it has no default scheduler, so a pod that names none waits;
+and nobody makes the pods of a DaemonSet.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from difflib import get_close_matches
 from muster.client.events import Recorder
 from muster.client.informer import Informer
 from muster.client.kinds import Plain
-from muster.sim.workloads.objects import JOB, POD, condition_of, reference
+from muster.sim.workloads.objects import DAEMON_SET, JOB, POD, condition_of, reference
 
 _DEFAULT = "default-scheduler"
 
@@ -22,9 +23,12 @@ class Teller:
     schedulers: tuple[str, ...] = ()
     """Those that may be named."""
 
-    def listen(self, pods: Informer[Plain], jobs: Informer[Plain]) -> None:
+    def listen(
+        self, pods: Informer[Plain], jobs: Informer[Plain], daemon_sets: Informer[Plain]
+    ) -> None:
         pods.add_handler(self.pod_changed)
         jobs.add_handler(self.job_changed)
+        daemon_sets.add_handler(self.daemon_set_changed)
 
     def pod_changed(self, old: Plain | None, new: Plain | None) -> None:
         if new is None or old is not None:
@@ -41,6 +45,17 @@ class Teller:
             f"No scheduler of this cluster is called {named}, so nobody places this pod: write "
             f"{known} as schedulerName into the spec of the pod, or of the template that it is "
             "made from.",
+        )
+
+    def daemon_set_changed(self, old: Plain | None, new: Plain | None) -> None:
+        """Its zero pods look like a mistake of whoever wrote it."""
+        if new is None or old is not None:
+            return
+        self.recorder.warning(
+            reference(new, DAEMON_SET.api_version, "DaemonSet"),
+            "NoController",
+            "No controller of this cluster makes pods of a DaemonSet: its nodes are pretended, and "
+            "need no agents. Write a Deployment to try its pod template.",
         )
 
     def job_changed(self, old: Plain | None, new: Plain | None) -> None:

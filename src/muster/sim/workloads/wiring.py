@@ -17,6 +17,7 @@ from muster.sim.workloads.objects import (
     BUDGET,
     CLAIM,
     CRON_JOB,
+    DAEMON_SET,
     DEPLOYMENT,
     JOB,
     LEASE,
@@ -85,7 +86,7 @@ def build(
             getattr(builder, name)()
     if supervisor.recorder is not None:
         teller = Teller(supervisor.recorder, tuple(schedulers))
-        teller.listen(plans.pods, plans.copy_of(JOB))
+        teller.listen(plans.pods, plans.copy_of(JOB), plans.copy_of(DAEMON_SET))
 
 
 @dataclass(frozen=True, slots=True)

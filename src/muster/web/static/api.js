@@ -49,6 +49,15 @@ const AGAIN_MS = 5000;
 /** The server says every ten seconds that it is there. */
 const SILENT_MS = 25000;
 
+/** What was told; null: it cannot be read, and all of it is to be asked for. @param {string} text */
+function read(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
 /** News of the cluster. Closed while nobody looks: a browser has six connections for all tabs. */
 export class Stream {
   /** @param {{delta: (told: any) => void, reset: () => void, beat: (at: number) => void, silent: () => void, state: (live: boolean) => void}} hears */
@@ -87,11 +96,14 @@ export class Stream {
     };
     source.addEventListener("delta", (event) => {
       heard();
-      this.hears.delta(JSON.parse(event.data));
+      const told = read(event.data);
+      if (told) this.hears.delta(told);
+      else this.hears.reset();
     });
     source.addEventListener("beat", (event) => {
       heard();
-      this.hears.beat(JSON.parse(event.data).at);
+      const told = read(event.data);
+      if (told) this.hears.beat(told.at);
     });
     source.addEventListener("reset", () => {
       heard();

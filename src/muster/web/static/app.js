@@ -162,7 +162,7 @@ const frame = () => html`
   </header>
   <p class="hushed" role="status">${state.told.text}</p>
   ${banner()}${idle()}
-  ${state.hidden?.jobs ? html`<p class="notice">Names of ${amount(state.hidden.jobs)} jobs in ${amount(state.hidden.namespaces)} namespaces are hidden from you; counts and queues stay.</p>` : nothing}
+  ${state.hidden?.jobs ? html`<aside class="notice" aria-label="What is hidden">Names of ${counted(state.hidden.jobs, "job")} in ${counted(state.hidden.namespaces, "namespace")} are hidden from you; counts and queues stay.</aside>` : nothing}
   <main id="main" tabindex="-1" class=${isStale() ? "stale" : ""}>
     <h1>${state.page.title(state.where)}</h1>
     ${content()}

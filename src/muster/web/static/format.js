@@ -2,7 +2,7 @@
 
 /** @param {number|null|undefined} amount */
 export const amount = (amount) =>
-  amount == null ? "–" : Number.isInteger(amount) ? amount.toLocaleString("en") : amount.toFixed(1);
+  amount == null ? "–" : amount.toLocaleString("en", { maximumFractionDigits: Math.abs(amount) < 10 ? 2 : 1 });
 
 /** As kubectl writes ages: 3h12m. @param {number} seconds */
 export function age(seconds) {

@@ -4,6 +4,8 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
+from muster.model.reason_codes import Category
+from muster.model.status import TaskStatus
 from muster.numerics.arrays import Floats
 from muster.numerics.axis import QUEUE_RESOURCES
 from muster.web.moment import Moment
@@ -12,6 +14,7 @@ from muster.web.views.job_columns import job_columns
 
 _UNIT = {"cpu": 1000.0, "gpu": 1000.0}
 _EVEN = 1e-6
+_HOPELESS = (Category.BROKEN, Category.NEVER)
 
 
 def queues(moment: Moment) -> list[Queue]:
@@ -46,14 +49,17 @@ class _Jobs:
         self.running = [0] * size
         self.waiting = [0] * size
         self.reasons = [Counter[str]() for _ in range(size)]
+        self.hopeless_gpus = [0.0] * size
+        """Asked for by jobs that cannot start as they are, whatever becomes free."""
 
 
 def _jobs(moment: Moment) -> _Jobs:
     queues, jobs = moment.snapshot.queues, moment.snapshot.jobs
     counted = _Jobs(len(queues))
     state = job_columns(moment).state
+    asked = moment.per_job(moment.in_status(TaskStatus.PENDING), moment.task_gpus)
     for job in np.flatnonzero(jobs.live & (jobs.queue >= 0)).tolist():
-        code = moment.code(job)
+        code, is_hopeless = moment.code(job), moment.category(job) in _HOPELESS
         for queue in queues.chain[jobs.queue[job]].tolist():
             if queue < 0:
                 break
@@ -62,6 +68,8 @@ def _jobs(moment: Moment) -> _Jobs:
                 counted.waiting[queue] += 1
                 if code:
                     counted.reasons[queue][code] += 1
+                if is_hopeless:
+                    counted.hopeless_gpus[queue] += float(asked[job])
     return counted
 
 
@@ -78,7 +86,7 @@ def _queue(moment: Moment, row: int, depth: int, counted: _Jobs) -> Queue:
         gpu=gpu,
         cpu=_amounts(moment, row, "cpu"),
         memory=_amounts(moment, row, "memory"),
-        stands=_standing(gpu),
+        stands=_standing(gpu, gpu.asked - counted.hopeless_gpus[row]),
         jobs=JobCounts(counted.running[row], counted.waiting[row]),
         reasons=dict(sorted(counted.reasons[row].items())),
         min_runtime=MinRuntime(record.reclaim_min_runtime_s, record.preempt_min_runtime_s),
@@ -104,11 +112,13 @@ def _bounded(amounts: Floats, row: int, column: int, unit: float) -> float | Non
     return None if amount < 0 or not np.isfinite(amount) else amount / unit
 
 
-def _standing(gpu: Amounts) -> Standing:
-    """Owed: what it asks for, up to its share. Borrows: what it has beyond its share."""
+def _standing(gpu: Amounts, could_start: float) -> Standing:
+    """Owed: what jobs ask for that could start, up to its share. Borrows: what it has beyond its
+    share.
+    """
     if gpu.share is None:
         return Standing("even", 0.0)
-    owed = min(gpu.share - gpu.used, gpu.asked)
+    owed = min(gpu.share - gpu.used, could_start)
     borrowed = gpu.used - gpu.share
     if owed > _EVEN:
         return Standing("owed", owed)

@@ -8,6 +8,7 @@ from tests.support.batch import GIB, NOW_S, Batch, evicted, where
 from muster.engine.profiles.known import parse_for
 from muster.engine.profiles.volcano import VOLCANO
 from muster.model.cluster_objects import PodUtilisation
+from muster.model.public_reasons import public_reason
 
 _USAGE = """
 actions: "allocate"
@@ -59,6 +60,8 @@ def test_a_node_above_its_threshold_takes_nobody() -> None:
         "n2"
     }
     both = told.seen(utilisation=_used(old_0=7.1, old_1=7.1)).run(_USAGE)
+    (why,) = both.explanation.refusals["ns/new"]
+    assert "refused by plugin usage" in public_reason(why).sentence
     assert where(both) == {}
 
 

@@ -269,6 +269,41 @@ def test_resuming_costs_no_retry() -> None:
     assert phase_of(decided(resumed)) == "Pending"
 
 
+def _restarting(retry: int, since_s: float, message: str) -> Job:
+    state = {
+        "phase": "Restarting",
+        "lastTransitionTime": rfc3339(NOW_S - since_s),
+        "message": message,
+    }
+    return job("Restarting", {"state": state, "retryCount": retry, "version": 1}, maxRetry=10**9)
+
+
+@pytest.mark.parametrize(
+    ("retry", "rests_s"),
+    [(1, 0), (3, 0), (4, 10), (5, 20), (6, 40), (9, 300), (100, 300), (10**8, 300)],
+)
+def test_a_job_that_fails_again_and_again_rests_longer_and_longer(retry: int, rests_s: int) -> None:
+    why = "RestartJob because of PodFailed"
+    if rests_s:
+        decision = decided(_restarting(retry, rests_s - 1, why))
+        assert phase_of(decision) == ""
+        assert decision.create == ()
+        assert decision.requeue_after_s == 1.0
+    assert phase_of(decided(_restarting(retry, rests_s, why))) == "Pending"
+
+
+@pytest.mark.parametrize("action", ["AbortJob", "TerminateJob", "CompleteJob"])
+def test_a_job_that_rests_can_be_stopped(action: str) -> None:
+    resting = _restarting(50, 0.0, "RestartJob because of PodFailed")
+    decision = decided(resting, commands=[command(action)])
+    assert phase_of(decision) in ("Aborting", "Terminating", "Completing")
+
+
+def test_whoever_restarts_a_job_by_hand_does_not_wait() -> None:
+    said = "RestartJob by command c (1234): now"
+    assert phase_of(decided(_restarting(50, 0.0, said))) == "Pending"
+
+
 @pytest.mark.parametrize(
     ("action", "phase"), [("ResumeJob", "Running"), ("Dance", "Running"), ("AbortJob", "Completed")]
 )

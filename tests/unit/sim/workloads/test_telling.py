@@ -53,6 +53,16 @@ def test_a_pod_that_misspells_the_scheduler_hears_how_it_is_called() -> None:
     assert "write kai-scheduler as schedulerName" in message
 
 
+def test_a_daemon_set_hears_that_nobody_makes_its_pods() -> None:
+    teller, heard = told()
+    made = {"metadata": {"name": "agent", "namespace": "team", "uid": "u"}, "spec": {}}
+    teller.daemon_set_changed(None, made)
+    teller.daemon_set_changed(made, made)
+    ((about, kind, reason, message),) = heard.said
+    assert (about, kind, reason) == ("DaemonSet/agent", "Warning", "NoController")
+    assert message.startswith("No controller of this cluster makes pods of a DaemonSet")
+
+
 def test_a_pod_that_somebody_places_hears_nothing() -> None:
     teller, heard = told()
     teller.pod_changed(None, pod(schedulerName="kai-scheduler"))

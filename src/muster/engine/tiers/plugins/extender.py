@@ -12,6 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
+from muster.api.names import RESOURCE_NVIDIA_GPU
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import SessionPlugin, View
 from muster.engine.policy import Policy
@@ -118,7 +119,7 @@ def is_managed(record: TaskRecord, managed: frozenset[str]) -> bool:
 
 def resource_name(gpu_maker: str, name: str) -> str:
     """What Kubernetes calls it."""
-    return (gpu_maker or "nvidia.com/gpu") if name == "gpu" else name
+    return (gpu_maker or RESOURCE_NVIDIA_GPU) if name == "gpu" else name
 
 
 def crowds(snapshot: ClusterSnapshot) -> Ints:

@@ -32,11 +32,13 @@ from muster.services.volcano.decide.groups import PriorityOf, group_of, group_pa
 from muster.services.volcano.decide.job_status import Json, Why
 from muster.services.volcano.decide.members import Member, Members, members_of, pod_name
 from muster.services.volcano.decide.phases import (
+    BY_COMMAND,
     IDLE,
     MAKES_PODS,
     TRANSITIONS,
     Transition,
     next_phase,
+    pause_s,
 )
 from muster.services.volcano.decide.plugins import plugin_objects
 from muster.services.volcano.decide.pods import PodsOf, claim_name, owner_reference
@@ -49,6 +51,8 @@ END_AT_ONCE: Final = 1000
 """Pods of a job that are marked, or told to go, in one look at it: the rest in the next."""
 _AGAIN_S: Final = 1.0
 INVALID: Final = "InvalidSpec"
+BECAUSE: Final = " because of "
+"""Between an action and its event: what a policy did, and no command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,7 @@ def _commanded(case: _Case) -> JobDecision | None:
         what = f"command {command.metadata.name} ({command.metadata.uid[:8]})"
         if what in case.job.status.state.message:
             return JobDecision(done_commands=[command.key])
-        step = TRANSITIONS.get(case.phase, {}).get(command.action)
+        step = BY_COMMAND.get(case.phase, {}).get(command.action)
         if step is None or (step.phase == RESTARTING and not step.kills_all):
             message = (
                 f"{what} asks for {command.action!r}, which does nothing to a job in {case.phase}"
@@ -156,7 +160,7 @@ def _by_policy(case: _Case) -> JobDecision | None:
     if not due or pods is None:
         return None
     first = due[0]
-    why = Why(first.action, f"{first.action} because of {first.event}")
+    why = Why(first.action, f"{first.action}{BECAUSE}{first.event}")
     step = _stepped(case, steps[first.action], why)
     if first.action not in REPLACES:
         return step
@@ -184,6 +188,9 @@ def _synced(case: _Case) -> JobDecision:
     """Nothing happened that a policy is about: bring the pods to what the job wants."""
     job, view, phase = case.job, case.view, case.phase
     after = next_phase(job, phase, case.members)
+    rest_s = _rest_s(case) if (phase, after) == (RESTARTING, PENDING) else 0.0
+    if rest_s > 0:
+        after = phase
     counted = job_status.patch(job, after, case.members, case.now_s)
     replicas = {task.name: task.replicas for task in job.spec.tasks}
     of = (one for one in case.members.all if _must_go(case, one, after, replicas))
@@ -201,7 +208,8 @@ def _synced(case: _Case) -> JobDecision:
             requeue_after_s=left_s if left_s is not None and left_s > 0 else more_s,
         )
     if after not in MAKES_PODS:
-        return JobDecision(delete=going, status=counted, requeue_after_s=more_s)
+        again_s = more_s if more_s is not None or rest_s <= 0 else rest_s
+        return JobDecision(delete=going, status=counted, requeue_after_s=again_s)
     decision = _with(_provided(case), delete=going, status=counted)
     return _with(decision, requeue_after_s=more_s) if more_s is not None else decision
 
@@ -269,6 +277,17 @@ def _claims(job: Job) -> Iterator[tuple[str, Json]]:
             meta = {"name": claim_name(job, place), "ownerReferences": [owner_reference(job)]}
             body = {"metadata": meta, "spec": dict(volume.volume_claim)}
             yield "PersistentVolumeClaim", body
+
+
+def _rest_s(case: _Case) -> float:
+    """How long a job that a policy restarts has still to rest; whoever restarts it by hand knows
+    why.
+    """
+    status = case.job.status
+    since = status.state.last_transition_time
+    if since is None or BECAUSE not in status.state.message:
+        return 0.0
+    return since.timestamp() + pause_s(status.retry_count) - case.now_s
 
 
 def _finished_s(case: _Case, phase: str) -> float:

@@ -59,8 +59,15 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, Transition]]] = {
 }
 """By phase and action; what is not here changes nothing."""
 
+_STOPS: Final = {action: _ALIVE[action] for action in (ABORT_JOB, TERMINATE_JOB, COMPLETE_JOB)}
+BY_COMMAND: Final[Mapping[str, Mapping[str, Transition]]] = {**TRANSITIONS, RESTARTING: _STOPS}
+"""The same of commands: a job that rests before it starts anew can be stopped."""
+
 ENDS: Final = {ABORTING: ABORTED, COMPLETING: COMPLETED, TERMINATING: TERMINATED}
 """What becomes of a job whose pods are being killed, once they are gone."""
+_AT_ONCE: Final = 3
+_PAUSE_S: Final = 10
+_PAUSE_MAX_S: Final = 300
 MAKES_PODS: Final = (PENDING, RUNNING)
 IDLE: Final = (ABORTED, COMPLETED, TERMINATED, FAILED)
 """Phases in which a job has no pods but those that ended."""
@@ -77,6 +84,15 @@ def next_phase(job: Job, phase: str, members: Members) -> str:
 
 def total_replicas(job: Job) -> int:
     return sum(task.replicas for task in job.spec.tasks)
+
+
+def pause_s(retry: int) -> float:
+    """How long a job rests before this retry: not at all before those that it has by default, then
+    like a container that crashes again and again, from ten seconds to five minutes.
+    """
+    if retry <= _AT_ONCE:
+        return 0.0
+    return float(min(_PAUSE_S << min(retry - _AT_ONCE - 1, 10), _PAUSE_MAX_S))
 
 
 def _from_pending(job: Job, counts: Counts, members: Members) -> str:
