@@ -4,9 +4,12 @@ the grouper and the scheduler.
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from tests.support.apply import apply
 from tests.support.kube_lab import on_kube
 from tests.support.lab import BIND_REQUEST, JOB, POD, QUEUE, InWorld, Lab, Setting, in_lab
 
@@ -27,6 +30,7 @@ from muster.foresight.plan import (
 from muster.foresight.situation import Situation
 from muster.foresight.variants import Variants
 from muster.lab.control_plane import ControlPlane
+from muster.lab.ecosystem import start_ecosystem
 from muster.lab.hosting import HostedService
 from muster.model.status import TaskStatus
 from muster.runtime.supervisor import Supervisor
@@ -41,6 +45,7 @@ from muster.web.submission import submission_of
 
 _KEY = b"key"
 _NODES, _GPUS = 3, 4
+_EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 _PROFILES = (ProfileName.MUSTER, ProfileName.KAI)
 _SEED_ON_KUBE = 0
 _SMALL = Setting(
@@ -222,6 +227,34 @@ def test_what_is_planned_happens_when_nothing_else_does() -> None:
 
         in_lab(scenario, replace(_SMALL, dialect=_PROFILES[seed % 2]))
     assert met.keys() == set(Verdict), met
+
+
+@pytest.mark.parametrize(
+    ("example", "prefix"),
+    [
+        ("operators/jobset", "pretrain"),
+        ("operators/leaderworkerset", "llama"),
+        ("ray/raycluster", "tune"),
+        ("ray/rayjob", "sweep"),
+    ],
+)
+def test_pods_that_an_operator_makes_go_where_the_plan_of_its_object_says(
+    example: str, prefix: str
+) -> None:
+    text = (_EXAMPLES / f"{example}.yaml").read_text()
+
+    async def scenario(lab: Lab) -> None:
+        await start_ecosystem(lab.cluster)
+        await apply(lab, (_EXAMPLES / "quick-start/queues.yaml").read_text())
+        async with Planner(lab) as planner:
+            _, asked, found = await planner.plan(yaml.safe_load(text))
+            assert found.verdict is Verdict.STARTS, found
+            await apply(lab, text)
+            await lab.until_running(prefix, len(asked.tasks))
+            where = sum((Counter(one.placement) for one in found.jobs), Counter[str]())
+            assert Counter((await lab.running(prefix)).values()) == where
+
+    in_lab(scenario, replace(_SMALL, nodes=(NodeGroup("gpu", count=3, gpus=Gpus()),)))
 
 
 @pytest.mark.kube

@@ -140,6 +140,12 @@ def _window_problems(path: str, params: UsageParams) -> Problems:
     for where, each in given(path, params, "fetch_interval", "staleness_period", "wait_timeout"):
         if each.ns <= 0:
             yield Problem(where, f"{each} is not above 0", "write more, like 1m")
+    for where, each in given(path, params, "fetch_interval"):
+        if 0 < each.seconds < 1:
+            yield Problem(where, f"{each} is less than 1s", "write more, like 1m")
+    for where, each in given(path, params, "half_life_period"):
+        if 0 < each.seconds < 60:
+            yield Problem(where, f"{each} is less than 1m", "write more, like 2d, or 0s for none")
 
 
 def prometheus_duration_s(text: str) -> float | None:

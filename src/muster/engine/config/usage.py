@@ -40,6 +40,8 @@ _EXTRA: Final = (
     *_ALLOCATION.values(),
     *_CAPACITY.values(),
 )
+_HALF_LIFE_MIN_S: Final = 60.0
+"""With less, the newest sample is forgotten already."""
 _STEPS_MAX: Final = 11_000
 """Samples of one queue in a window: what Prometheus allows in one answer, and what its default
 limits bear for a thousand queues."""
@@ -57,7 +59,7 @@ def usage_database(reader: Reader) -> UsageDatabase | None:
     window = _window(params)
     extra = params.key("extraParams")
     extra.allow_only(_EXTRA)
-    fetch_s = positive_s(params.key("fetchInterval"), 60.0)
+    fetch_s = at_least_1s(params.key("fetchInterval"), 60.0)
     return UsageDatabase(
         client=client,
         address=address,
@@ -107,6 +109,8 @@ def prometheus_url(reader: Reader) -> str:
 def _window(params: Reader) -> UsageWindow:
     kind = params.key("windowType").choice(USAGE_WINDOWS, "sliding")
     half_life_s = params.key("halfLifePeriod").duration_s(0.0)
+    if 0 < half_life_s < _HALF_LIFE_MIN_S:
+        raise params.key("halfLifePeriod").wrong("must be at least 1m, or 0s for none")
     return UsageWindow(
         half_life_s=half_life_s if half_life_s > 0 else None,
         size_s=_size_s(params.key("windowSize")),
@@ -157,15 +161,20 @@ def _resolution_s(reader: Reader, window: UsageWindow) -> float:
     """What is asked for; else a minute, and more in windows that have too many."""
     longest_s = window.size_s if window.kind != "cron" else WEEK_S
     usual_s = 60.0 * max(1, -int(-longest_s // (60 * _STEPS_MAX)))
-    given_s = positive_s(reader, usual_s)
-    if given_s < 1.0:
-        raise reader.wrong("must be at least 1s")
-    return given_s
+    return at_least_1s(reader, usual_s)
 
 
 def _texts(extra: Reader, keys: Mapping[str, str]) -> Mapping[str, str]:
     found = {name: extra.key(key).text("") for name, key in keys.items()}
     return MappingProxyType({name: text for name, text in found.items() if text})
+
+
+def at_least_1s(reader: Reader, default: float) -> float:
+    """How often something is done that costs somebody else something."""
+    seconds = positive_s(reader, default)
+    if seconds < 1.0:
+        raise reader.wrong("must be at least 1s")
+    return seconds
 
 
 def positive_s(reader: Reader, default: float) -> float:

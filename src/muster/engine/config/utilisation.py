@@ -7,7 +7,7 @@ utilization:
 """
 
 from muster.engine.config.reader import ConfigError, Reader
-from muster.engine.config.usage import positive_s, prometheus_address, prometheus_url
+from muster.engine.config.usage import at_least_1s, positive_s, prometheus_address, prometheus_url
 from muster.model.usage import (
     IdlePolicy,
     OvercommitPolicy,
@@ -38,7 +38,7 @@ def utilisation_settings(reader: Reader) -> UtilisationSettings | None:
         return None
     reader.allow_only(_KEYS)
     address, variable = prometheus_address(reader)
-    fetch_s = positive_s(reader.key("fetchInterval"), 60.0)
+    fetch_s = at_least_1s(reader.key("fetchInterval"), 60.0)
     return UtilisationSettings(
         address=address,
         address_variable=variable,

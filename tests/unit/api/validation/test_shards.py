@@ -70,6 +70,8 @@ _WRONG: list[tuple[Json, str, str]] = [
     (_usage(windowType="cron", cronString="daily"), f"{_PARAMS}.cronString", "no cron line"),
     (_usage(windowType="tumbling"), f"{_PARAMS}.tumblingWindowStartTime", "begin nowhere"),
     (_usage(fetchInterval="0s"), f"{_PARAMS}.fetchInterval", "not above 0"),
+    (_usage(fetchInterval="1ms"), f"{_PARAMS}.fetchInterval", "less than 1s"),
+    (_usage(halfLifePeriod="1ms"), f"{_PARAMS}.halfLifePeriod", "less than 1m"),
     (_usage(stalenessPeriod="-1s"), f"{_PARAMS}.stalenessPeriod", "not above 0"),
     (_usage(waitTimeout="0s"), f"{_PARAMS}.waitTimeout", "not above 0"),
 ]

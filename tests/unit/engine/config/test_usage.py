@@ -94,6 +94,8 @@ def test_a_long_window_has_samples_further_apart() -> None:
         ("windowSize: 0s", ".windowSize: must be longer than 0s"),
         ("windowSize: long", '.windowSize: "long" is not a duration'),
         ("fetchInterval: 0s", ".fetchInterval: must be longer than 0s"),
+        ("fetchInterval: 1ms", ".fetchInterval: must be at least 1s"),
+        ("halfLifePeriod: 59s", ".halfLifePeriod: must be at least 1m, or 0s for none"),
         ("waitTimeout: -1s", ".waitTimeout: must be longer than 0s"),
         ("extraParams: {queryResolution: 1ms}", ".queryResolution: must be at least 1s"),
         ("extraParams: {gpuMetric: x}", ".gpuMetric: unknown key; known are bearerTokenFile"),
