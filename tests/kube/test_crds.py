@@ -11,8 +11,10 @@ from muster.api.codec import decode_page
 from muster.api.kinds import Kind
 from muster.api.podgroup import PodGroup
 from muster.lab.control_plane import ControlPlane
+from muster.sim.operators.definitions import DEFINITION, definitions
 
 pytestmark = pytest.mark.kube
+_PLURAL = DEFINITION.plural
 
 Json = dict[str, Any]
 
@@ -169,3 +171,11 @@ def test_kubectl_shows_the_columns_and_explains_the_fields(
     row = plane.kubectl("get", "pg", "-n", namespace, "--no-headers")
     assert row.split()[:6] == ["train", "team-a", "Pending", "4", "8", "TooLarge"]
     assert "start together or not at all" in plane.kubectl("explain", "podgroups.spec.minMember")
+
+
+def test_what_operators_beside_a_laptop_cluster_define_is_taken(plane: ControlPlane) -> None:
+    """Kubernetes asks more of a group of its own domain."""
+    for definition in definitions():
+        body = {"apiVersion": DEFINITION.api_version, "kind": DEFINITION.kind, **definition}
+        answer = plane.call("POST", f"/apis/{DEFINITION.api_version}/{_PLURAL}?dryRun=All", body)
+        assert answer.status == 201, answer
