@@ -149,7 +149,7 @@ def _no_such_resource() -> list[str]:
 
 
 def _no_config_map() -> list[str]:
-    mounted: dict[str, Any] = {"volumes": [{"name": "v", "configMap": {"name": "absent"}}]}
+    mounted: Body = {"volumes": [{"name": "v", "configMap": {"name": "absent"}}]}
     (container,) = pod("a")["spec"]["containers"]
     mounted["containers"] = [{**container, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]
 
