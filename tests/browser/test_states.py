@@ -155,8 +155,10 @@ async def test_a_thousand_failures_are_said_once() -> None:
         asked = []
         page.on("requestfailed", lambda request: asked.append(request.url))
         await page.clock.install()
+        moment = site.board.moment
+        assert moment is not None
         for at in range(1_000):
-            site.board.show(site.board.moment, json.dumps(_told(at)).encode())
+            site.board.show(moment, json.dumps(_told(at)).encode())
             if not at % 100:
                 await page.clock.fast_forward(2_100)
                 await asyncio.sleep(0)
