@@ -6,21 +6,25 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import aiohttp.web
 import msgspec
 import pytest
+from aiohttp.test_utils import TestServer
 from tests.support.moments import moment_of
 from tests.support.served_web import Fixed
 
 from muster.base.clock import SystemClock
 from muster.base.offload import in_thread
 from muster.model.records import JobRecord
-from muster.runtime.page_access import PageRequest, Refusal
+from muster.runtime.page_access import PageRequest, Refusal, ShutGate
 from muster.testing import make
 from muster.web.board import Board, difference
+from muster.web.guard import Guard
 from muster.web.handlers import Handlers
 from muster.web.hidden_names import HiddenNames, hidden_names
 from muster.web.live import LiveCluster
 from muster.web.server import WebPart
+from muster.web.sessions import Sessions
 from muster.web.veil import Veil
 
 _AWAY = {"x-forwarded-for": "192.0.2.7"}
@@ -230,6 +234,25 @@ async def test_nothing_but_questions_is_answered() -> None:
             for path in ("/api/v1/jobs", "/api/v1/why/default/next", "/", "/app.js"):
                 async with session.request(method, path) as answer:
                     assert answer.status == 405, (method, path)
+
+
+async def test_a_way_to_change_something_that_nobody_allowed_is_shut() -> None:
+    """By a list of what may be sent, not by there being no such way: one may be added."""
+    done: list[str] = []
+
+    async def change(request: aiohttp.web.Request) -> aiohttp.web.Response:
+        done.append(request.path)
+        return aiohttp.web.Response()
+
+    guard = Guard(ShutGate(), Sessions(ShutGate(), SystemClock()), ["/api/v1/plan"])
+    app = aiohttp.web.Application(middlewares=[guard.judged])
+    for path in ("/api/v1/plan", "/api/v1/jobs"):
+        app.router.add_route("*", path, change)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            assert (await session.request(method, "/api/v1/jobs")).status == 405
+        assert (await session.post("/api/v1/plan")).status == 200
+    assert done == ["/api/v1/plan"]
 
 
 async def test_a_plan_from_another_site_is_refused_and_a_large_one_too() -> None:
