@@ -156,8 +156,8 @@ def test_volcanos_jobs_name_no_pool_and_run_on_the_nodes_that_are_its_shards(
 
     async def story(world: Operated) -> None:
         for name in ("b", "c"):
-            spec = {"partitionLabelValue": name, "args": {"profile": "volcano"}}
-            await world.lab.create(SHARD, {"metadata": {"name": name}, "spec": spec})
+            shard = {"partitionLabelValue": name, "args": {"profile": "volcano"}}
+            await world.lab.create(SHARD, {"metadata": {"name": name}, "spec": shard})
             await world.until_ready(SHARD, name)
         container = {"name": "main", "image": "work", "resources": {"requests": {"cpu": "1"}}}
         task = {"name": "w", "replicas": 4, "template": {"spec": {"containers": [container]}}}

@@ -30,6 +30,13 @@ pytestmark = [
 
 _PYTHON = f"{settings.HOME}/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
 _START_WITHIN_S = 2.0
+_IN_SLIM_DEBIAN = {
+    *("libc", "libm", "libdl", "libpthread", "librt", "libutil", "libresolv", "ld-linux-x86-64"),
+    *("ld-linux-aarch64", "libgcc_s", "libstdc++", "libcrypt", "libz", "libbz2", "liblzma"),
+    *("libssl", "libcrypto", "libffi", "libsqlite3", "libuuid", "libexpat", "libpython3"),
+}
+"""Shared libraries that the base of the Dockerfile has: Debian's essential packages, and what its
+Python loads."""
 _USUAL_PYTHON_MS = 31.0
 """What `benchmarks.calibrate` shows on the machine that the seconds are meant for."""
 
@@ -104,6 +111,16 @@ def test_it_holds_no_shell_and_nothing_that_its_user_may_write(
     assert programs == {"muster", Path(_PYTHON).name}
     writable = [path for path in root.rglob("*") if not path.is_symlink() and _may_write(path)]
     assert writable == [root / "tmp"]
+
+
+def test_it_wants_no_library_that_the_dockerfiles_base_lacks(
+    unpacked: tuple[Path, dict[str, Any]],
+) -> None:
+    """Another machine that builds it from Python may have more."""
+    root, _ = unpacked
+    system = [path for path in root.rglob("*.so*") if not path.is_relative_to(root / "opt")]
+    assert system
+    assert {path.name.partition(".")[0] for path in system} - _IN_SLIM_DEBIAN == set()
 
 
 def test_a_service_says_why_it_cannot_run(run: Callable[..., Any]) -> None:
