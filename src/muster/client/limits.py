@@ -5,8 +5,8 @@ in the order they came; but lanes age: of every few turns one goes to whoever ha
 the lanes behind, so that no burst of urgent calls keeps the others waiting for as long as it lasts.
 Leader election never waits: a lease that expires in our own queue would stop the whole service.
 
-While urgent calls are under way, few others are: each costs the server time for which pods wait.
-But they begin no later, and who has aged is let through.
+While urgent calls are under way, few of those in the background are: each costs the server time for
+which pods wait. But they begin no later, and who has aged is let through.
 
 Reads and writes have a limiter each (`connection.py`): what keeps us informed does not wait behind
 what we have to say.
@@ -52,7 +52,7 @@ _AGED_EVERY = 5
 """One of so many turns is for those in the lanes behind who have aged, if anybody has."""
 
 
-_BESIDE_URGENT = {Lane.NORMAL: 2, Lane.BACKGROUND: 1}
+_BESIDE_URGENT = {Lane.BACKGROUND: 3}
 """So many calls of these lanes are under way beside urgent ones."""
 _NO_BOUNDS: Mapping[Lane, int] = {}
 

@@ -156,7 +156,7 @@ def test_non_positive_limits_are_refused(bad: dict[str, int]) -> None:
         Limits(**bad)
 
 
-def test_few_others_are_under_way_beside_urgent_calls_and_none_waits_for_long() -> None:
+def test_few_in_the_background_are_under_way_beside_urgent_calls_and_none_waits_for_long() -> None:
     async def story() -> tuple[list[str], list[str], dict[str, float]]:
         clock = LoopClock()
         limiter = Limiter(clock, yields_to_urgent=True)
@@ -171,8 +171,8 @@ def test_few_others_are_under_way_beside_urgent_calls_and_none_waits_for_long() 
 
         async with asyncio.TaskGroup() as calls:
             calls.create_task(call("bind", Lane.URGENT, 1.0))
-            for number in range(4):
-                calls.create_task(call(f"status {number}", Lane.NORMAL, 10.0))
+            for number in range(5):
+                calls.create_task(call(f"map {number}", Lane.NORMAL, 0.1))
                 calls.create_task(call(f"event {number}", Lane.BACKGROUND, 10.0))
             await clock.sleep(0.5)
             beside = sorted(under_way)
@@ -180,10 +180,11 @@ def test_few_others_are_under_way_beside_urgent_calls_and_none_waits_for_long() 
             after = sorted(under_way)
             calls.create_task(call("bind that hangs", Lane.URGENT, 100.0))
             for number in range(10, 13):
-                calls.create_task(call(f"status {number}", Lane.NORMAL, 100.0))
+                calls.create_task(call(f"event {number}", Lane.BACKGROUND, 100.0))
         return beside, after, gone
 
     beside, after, gone = virtually(story())
-    assert beside == ["bind", "event 0", "status 0", "status 1"]
-    assert len(after) == 8
-    assert gone["status 12"] < 5
+    assert beside == ["bind", "event 0", "event 1", "event 2"]
+    assert len(after) == 5
+    assert max(at_s for name, at_s in gone.items() if name.startswith("map")) == 0
+    assert 3 < gone["event 12"] < 5

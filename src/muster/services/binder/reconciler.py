@@ -20,6 +20,7 @@ from muster.client.errors import (
 )
 from muster.client.events import Recorder, reference_to
 from muster.client.informer import Informer
+from muster.client.limits import Lane
 from muster.client.write import Deletion, PatchType, Writer
 from muster.runtime.reconciler import DONE, Result
 from muster.services.binder.cluster_view import Create, Delete, Patch, Times, Write
@@ -232,7 +233,7 @@ class FinishReconciler:
         if request is not None and not request.is_over and is_bound(request, self._cluster):
             sent_s = self._clock.monotonic_s()
             with suppress(NotFound):
-                written = await execute(finished(request), self._writer)
+                written = await execute(finished(request), self._writer, Lane.BACKGROUND)
                 if isinstance(written, BindRequest):
                     self._freshness.wrote(written, sent_s)
             await self._take_back(request)
@@ -298,7 +299,7 @@ class GroupClaimReconciler:
         return DONE
 
 
-async def execute(write: Write, writer: Writer) -> object:
+async def execute(write: Write, writer: Writer, lane: Lane = Lane.NORMAL) -> object:
     """Make a write. One that was made before is as good as made. Returns what a patch made."""
     match write:
         case Create(kind, body):
@@ -312,7 +313,9 @@ async def execute(write: Write, writer: Writer) -> object:
                 metadata = {**patch.get("metadata", {}), "resourceVersion": version}
                 patch = {**patch, "metadata": metadata}
             how = PatchType.STRATEGIC if merges_lists else PatchType.MERGE
-            return await writer.patch(kind, key, patch, how, uid=uid, subresource=subresource)
+            return await writer.patch(
+                kind, key, patch, how, uid=uid, subresource=subresource, lane=lane
+            )
         case Delete(kind, key, uid, grace_s, version):
             with suppress(NotFound, Conflict):
                 await writer.delete(kind, key, Deletion(uid, version, grace_s=grace_s))

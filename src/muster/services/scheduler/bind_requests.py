@@ -165,8 +165,9 @@ class TimedBinder:
         created = pod.metadata.creation_timestamp
         if created is not None:
             self._meters.task_ms.observe((self._clock.now_s() - created.timestamp()) * 1000)
-            took_s = self._clock.monotonic_s() - started_s
-            self._collect(_span(pod, bind, created.timestamp(), self._clock.now_s(), took_s))
+            if self._collect is not uncollected:
+                took_s = self._clock.monotonic_s() - started_s
+                self._collect(_span(pod, bind, created.timestamp(), self._clock.now_s(), took_s))
 
     async def delete(self, request: Key, uid: str) -> bool:
         return await self._binder.delete(request, uid)

@@ -28,6 +28,7 @@ from muster.client.errors import (
     asked_wait_s,
 )
 from muster.client.kinds import header
+from muster.client.limits import Lane
 from muster.client.write import PatchType, Writer
 from muster.runtime.workqueue import Closed, WorkQueue
 from muster.services.scheduler.slow_namespaces import LONG_S, SlowNamespaces
@@ -248,6 +249,7 @@ class StatusUpdater:
             how,
             uid=update.uid,
             subresource=update.subresource,
+            lane=Lane.BACKGROUND,
         )
         return header(stored).resource_version
 

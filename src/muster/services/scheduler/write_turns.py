@@ -8,8 +8,8 @@ write that takes long goes on without one too, and in its namespace the next wai
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 
 from muster.base.clock import Clock
 from muster.services.scheduler.refusals import Refused
@@ -21,23 +21,22 @@ _THROTTLED_S_MAX = 60.0
 """For how long, in all, a write waits for a server that has too much to do."""
 
 
+@dataclass(slots=True)
+class _Turn:
+    """What a write holds until it has ended, or lasts long."""
+
+    is_held: bool = True
+    was_long: bool = False
+
+
 class WriteTurns:
-    """Grants turns: `async with turns.turn(plan): ...`"""
+    """Grants turns to write."""
 
     def __init__(self, at_once: int) -> None:
         self._free = at_once
         self._lines: OrderedDict[int, deque[asyncio.Future[None]]] = OrderedDict()
         """Who waits, by plan; the plan whose turn is next stands first."""
         self._slow: SlowNamespaces[asyncio.Future[None]] = SlowNamespaces()
-
-    @asynccontextmanager
-    async def turn(self, plan: int) -> AsyncIterator[None]:
-        await self._wait(plan)
-        try:
-            yield
-        finally:
-            self._free += 1
-            self._grant()
 
     async def until_unthrottled(
         self, plan: int, namespace: str, clock: Clock, write: Write
@@ -55,29 +54,39 @@ class WriteTurns:
         """Write in a turn of `plan`, and go on without it where that takes long."""
         while True:
             freed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            async with AsyncExitStack() as until_long:
-                await until_long.enter_async_context(self.turn(plan))
+            await self._wait(plan)
+            turn = _Turn()
+            try:
                 if self._slow.begins(namespace, freed):
-                    return await self._begun(namespace, write, until_long)
+                    return await self._begun(namespace, write, turn)
+            finally:
+                self._give_back(turn)
             await freed
 
-    async def _begun(
-        self, namespace: str, write: Write, until_long: AsyncExitStack
-    ) -> Refused | None:
-        writing = asyncio.get_running_loop().create_task(write())
-        was_long = False
+    async def _begun(self, namespace: str, write: Write, turn: _Turn) -> Refused | None:
+        loop = asyncio.get_running_loop()
+        # In a task of its own: of those that begin together, none sees another's end before.
+        writing = loop.create_task(write())
+        late = loop.call_later(LONG_S, self._lasts_long, namespace, turn)
         try:
-            await asyncio.wait((writing,), timeout=LONG_S)
-            if not writing.done():
-                was_long = True
-                self._slow.lasts_long(namespace)
-                await until_long.aclose()
             return await writing
         finally:
+            late.cancel()
             writing.cancel()
-            for freed in self._slow.ended(namespace, was_long):
+            for freed in self._slow.ended(namespace, turn.was_long):
                 if not freed.done():
                     freed.set_result(None)
+
+    def _lasts_long(self, namespace: str, turn: _Turn) -> None:
+        turn.was_long = True
+        self._slow.lasts_long(namespace)
+        self._give_back(turn)
+
+    def _give_back(self, turn: _Turn) -> None:
+        if turn.is_held:
+            turn.is_held = False
+            self._free += 1
+            self._grant()
 
     async def _wait(self, plan: int) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -5,6 +5,7 @@ ever.
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -93,17 +94,18 @@ def bind_requests(world: SchedulerWorld) -> list[tuple[str, str, Any]]:
 
 def test_plans_take_turns_at_writing() -> None:
     async def scenario() -> list[int]:
-        turns, order = WriteTurns(at_once=1), []
+        turns, clock, order = WriteTurns(at_once=1), LoopClock(), []
 
         async def write(plan: int) -> None:
-            async with turns.turn(plan):
-                order.append(plan)
-                await asyncio.sleep(1.0)
+            order.append(plan)
+            await asyncio.sleep(1.0)
 
         async with asyncio.TaskGroup() as work:
             for plan, writes in ((1, 5), (2, 2), (3, 1)):
                 for _ in range(writes):
-                    work.create_task(write(plan))
+                    work.create_task(
+                        turns.until_unthrottled(plan, "ns", clock, partial(write, plan))
+                    )
         return order
 
     assert virtually(scenario()) == [1, 1, 2, 3, 1, 2, 1, 1]
@@ -161,13 +163,14 @@ def test_a_write_that_is_cancelled_is_not_made_and_leaves_no_trace() -> None:
 
 def test_a_turn_of_somebody_who_was_cancelled_goes_to_the_next() -> None:
     async def scenario() -> None:
-        turns = WriteTurns(at_once=1)
+        turns, clock = WriteTurns(at_once=1), LoopClock()
 
         async def write() -> None:
-            async with turns.turn(1):
-                await asyncio.sleep(1.0)
+            await asyncio.sleep(1.0)
 
-        first, second, third = (asyncio.create_task(write()) for _ in range(3))
+        first, second, third = (
+            asyncio.create_task(turns.until_unthrottled(1, "ns", clock, write)) for _ in range(3)
+        )
         await asyncio.sleep(0.5)
         second.cancel()
         await asyncio.sleep(0.5)  # The first ends in this very step.

@@ -157,6 +157,9 @@ def throttled(world: SchedulerWorld, path: str, until_s: float, asked_s: int = 2
 
 
 def test_who_is_asked_to_come_later_holds_no_turn_meanwhile() -> None:
+    async def nothing() -> None:
+        return None
+
     async def scenario(world: SchedulerWorld) -> None:
         evicts = victims(world, 2)
         throttled(world, "/v0/eviction", until_s=30)
@@ -167,8 +170,7 @@ def test_who_is_asked_to_come_later_holds_no_turn_meanwhile() -> None:
         )
         await world.clock.sleep(5)
         async with asyncio.timeout(1):
-            async with turns.turn(1):
-                pass
+            await turns.until_unthrottled(1, "other", world.clock, nothing)
         evicted = await evicting
         assert (evicted.gone, evicted.refused) == (evicts, None)
         assert world.clock.monotonic_s() >= 40
