@@ -6,10 +6,16 @@ import pytest
 from tests.support.apply import apply
 from tests.support.lab import EVENT, NODE, POD, POD_GROUP, Lab, Setting, in_lab
 
+from muster.api.kinds import Kind
 from muster.api.meta import Key
-from muster.client.kinds import plain_kind
+from muster.base.clock import Clock
+from muster.client.errors import api_error
+from muster.client.kinds import Plain, plain_kind
 from muster.lab.ecosystem import SPECIAL_NODES, TOPOLOGY, start_ecosystem
+from muster.lab.hosting import HostedService
+from muster.lab.virtual_loop import run_virtually
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
+from muster.sim.operators.job_sets import TRAINING_RUNTIME
 
 _FOLDER = Path(__file__).resolve().parents[2] / "examples"
 _SETTING = Setting(
@@ -126,3 +132,32 @@ def test_ordinary_nodes_have_racks_and_zones() -> None:
         assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "zone-0"
 
     in_lab(scenario, _SETTING)
+
+
+class _SlowlyServing:
+    """A host whose API server serves what was defined a moment later."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.writer = clock, self
+        self.made: list[str] = []
+        self.refused = 0
+
+    async def create(self, kind: Kind[Plain], body: Plain, namespace: str) -> Plain:
+        if kind == TRAINING_RUNTIME and self.refused < 5:
+            self.refused += 1
+            raise api_error(404, {}, b"404 page not found", "POST")
+        self.made.append(kind.kind)
+        return body
+
+    async def start(self, service: HostedService) -> None:
+        self.made.append(service.name)
+
+
+def test_what_is_of_a_defined_kind_is_made_once_the_kind_is_served() -> None:
+    async def main(clock: Clock) -> None:
+        host = _SlowlyServing(clock)
+        await start_ecosystem(host)  # type: ignore[arg-type]
+        assert host.refused == 5
+        assert host.made[-2:] == [TRAINING_RUNTIME.kind, "operators"]
+
+    run_virtually(main)

@@ -5,8 +5,10 @@ All of it belongs to the simulated world and would be the same with any other sc
 
 from typing import Final
 
+from muster.api.kinds import Kind
 from muster.api.names import LABEL_AMD_GPU_PRODUCT, RESOURCE_AMD_GPU, RESOURCE_NVIDIA_GPU
-from muster.client.kinds import plain_kind
+from muster.client.errors import NotFound
+from muster.client.kinds import Plain, plain_kind
 from muster.client.write import Writer
 from muster.lab.hosting import HostedService, ensure
 from muster.lab.install import ServiceHost
@@ -40,6 +42,7 @@ SPECIAL_NODES: Final = (
     ),
 )
 _NAMESPACE: Final = "operators"
+_SERVED_WITHIN_S: Final = 60.0
 _STORAGE_CLASS: Final = plain_kind(
     "storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False
 )
@@ -63,16 +66,29 @@ _GPU_CLASS: Final = {
 
 async def start_ecosystem(home: ServiceHost) -> None:
     """Everything but the nodes, before the scheduler comes."""
-    await _install(home.writer)
+    await _install(home)
     await home.start(HostedService("operators", _operators, namespace=_NAMESPACE))
 
 
-async def _install(writer: Writer) -> None:
+async def _install(home: ServiceHost) -> None:
+    writer = home.writer
     for definition in definitions():
         await ensure(writer, DEFINITION, definition)
     await ensure(writer, _STORAGE_CLASS, _STANDARD)
     await ensure(writer, _DEVICE_CLASS, _GPU_CLASS)
-    await ensure(writer, TRAINING_RUNTIME, training_runtime())
+    await _ensure_once_served(home, TRAINING_RUNTIME, training_runtime())
+
+
+async def _ensure_once_served(home: ServiceHost, kind: Kind[Plain], body: Plain) -> None:
+    """A real API server serves a kind a moment after it was defined."""
+    until_s = home.clock.monotonic_s() + _SERVED_WITHIN_S
+    while True:
+        try:
+            return await ensure(home.writer, kind, body)
+        except NotFound:
+            if home.clock.monotonic_s() > until_s:
+                raise
+        await home.clock.sleep(0.1)
 
 
 def _operators(supervisor: Supervisor) -> None:

@@ -324,7 +324,9 @@ def test_what_it_cannot_be_asked_is_a_warning_for_just_that() -> None:
     assert not any("predicateVerb:" in line for line in said)
 
 
-@pytest.mark.parametrize("where", ["extender:8713", "file:///etc/passwd", "http://", 7])
+@pytest.mark.parametrize(
+    "where", ["extender:8713", "file:///etc/passwd", "http://", 7, "http://[", "http://h:99999"]
+)
 def test_an_address_that_is_none_is_an_error_that_names_it(where: object) -> None:
     text = conf(1, ["predicate"]).replace('"http://127.0.0.1:1/v1"', repr(where))
     with pytest.raises(ConfigError, match="urlPrefix: is no address such as"):

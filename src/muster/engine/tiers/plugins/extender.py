@@ -78,8 +78,7 @@ def _settings(arguments: Reader) -> ExtenderSettings | None:
     if not address.text(""):
         address.has_no_effect("without an address nobody is asked")
         return None
-    url = urlsplit(address.text())
-    if url.scheme not in ("http", "https") or not url.hostname:
+    if not _is_address(address.text()):
         raise address.wrong('is no address such as "http://extender.volcano-system:8713"')
     verbs = {verb: arguments.key(f"extender.{verb}Verb") for verb in _VERBS}
     if verbs[READY].text(""):
@@ -101,6 +100,14 @@ def _settings(arguments: Reader) -> ExtenderSettings | None:
         is_ignorable=arguments.key("extender.ignorable").flag(False),
         managed=_managed(arguments.key("extender.managedResources")),
     )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        return False
 
 
 def _managed(said: Reader) -> frozenset[str]:
