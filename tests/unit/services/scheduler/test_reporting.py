@@ -644,8 +644,8 @@ def test_nodes_that_lack_different_things_are_not_said_to_lack_what_one_of_them_
         few_cores = node("n2", gpus=1)
         few_cores["status"]["allocatable"]["cpu"] = "1"
         wish = {"requests": {"cpu": "2", "nvidia.com/gpu": "1"}}
-        wanted = pod("a", spec={"containers": [{"name": "main", "resources": wish}]})
-        world.show(node("n1", gpus=1), few_cores, queue(), group("a"), _of_others(1), wanted)
+        wanted = pod("a", group="g", spec={"containers": [{"name": "main", "resources": wish}]})
+        world.show(node("n1", gpus=1), few_cores, queue(), group("g"), _of_others(1), wanted)
         await cycle(world)
 
     ((ours,),) = conditions(told(scenario))
@@ -660,8 +660,8 @@ def test_a_bound_that_gpu_memory_breaks_on_nodes_with_smaller_gpus_is_named() ->
         nodes = [node(name, 1, {"nvidia.com/gpu.memory": mib}) for name, mib in sizes.items()]
         bounded = queue()
         bounded["spec"]["resources"]["gpu"] = {"quota": -1, "limit": 0.6, "overQuotaWeight": 1}
-        wanted = pod("a", 0, annotations={"gpu-memory": "40000"})
-        world.show(*nodes, bounded, group("a"), _of_others(1), wanted)
+        wanted = pod("a", 0, group="g", annotations={"gpu-memory": "40000"})
+        world.show(*nodes, bounded, group("g"), _of_others(1), wanted)
         await cycle(world)
 
     ((ours,),) = conditions(told(scenario))
