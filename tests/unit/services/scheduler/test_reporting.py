@@ -633,3 +633,39 @@ def test_a_condition_whose_answer_cannot_be_read_is_written_and_not_repeated() -
             await world.settle()
 
     assert len(told(scenario).server.written("/pods/p/status")) == 1
+
+
+def _of_others(gpus: int) -> Body:
+    return pod("held", gpus, node="n1", scheduler="default-scheduler")
+
+
+def test_nodes_that_lack_different_things_are_not_said_to_lack_what_one_of_them_has() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        few_cores = node("n2", gpus=1)
+        few_cores["status"]["allocatable"]["cpu"] = "1"
+        wish = {"requests": {"cpu": "2", "nvidia.com/gpu": "1"}}
+        wanted = pod("a", group="g", spec={"containers": [{"name": "main", "resources": wish}]})
+        world.show(node("n1", gpus=1), few_cores, queue(), group("g"), _of_others(1), wanted)
+        await cycle(world)
+
+    ((ours,),) = conditions(told(scenario))
+    assert "No node can take a pod. Of 2 nodes 1 lacks CPU, 1 lacks GPUs." in ours["message"]
+
+
+def test_a_bound_that_gpu_memory_breaks_on_nodes_with_smaller_gpus_is_named() -> None:
+    """40,000 MiB are half of the GPU that is in use, and all of the one that is free."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        sizes = {"n1": "80000", "n2": "40000"}
+        nodes = [node(name, 1, {"nvidia.com/gpu.memory": mib}) for name, mib in sizes.items()]
+        bounded = queue()
+        bounded["spec"]["resources"]["gpu"] = {"quota": -1, "limit": 0.6, "overQuotaWeight": 1}
+        wanted = pod("a", 0, group="g", annotations={"gpu-memory": "40000"})
+        world.show(*nodes, bounded, group("g"), _of_others(1), wanted)
+        await cycle(world)
+
+    ((ours,),) = conditions(told(scenario))
+    assert (
+        "No node can take a pod. Of 2 nodes 1 lacks room on shared GPUs, 1 has smaller GPUs, of "
+        "which it would go over the limit of queue q." in ours["message"]
+    )
