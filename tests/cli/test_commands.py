@@ -81,4 +81,4 @@ def test_what_lists_several_is_called_by_the_name_of_one_too(one: str) -> None:
     said = CliRunner().invoke(app, [one, "--help"])
     assert said.exit_code == 0
     assert said.stdout.startswith(f"Usage: muster {one}s")
-    assert CliRunner().invoke(app, ["statu"]).exit_code == 2
+    assert CliRunner().invoke(app, ["job-s"]).exit_code == 2
