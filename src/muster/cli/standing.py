@@ -57,8 +57,9 @@ def _seen(asked: Reading, thing: Thing) -> Any:
     job = next((one for one in items if of_owner(one, thing.namespace, thing.name)), None)
     if job is None or job["state"] != "Waiting":
         return job
+    is_whole = job["pods"]["max"] >= job["pods"]["min"]
     is_decided = job["reason"] is not None and job["reason"]["code"] not in _NOT_YET
-    return job if is_decided else None
+    return job if is_whole and is_decided else None
 
 
 def _standing(asked: Reading, job: Mapping[str, Any]) -> Standing:
