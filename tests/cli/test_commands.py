@@ -74,3 +74,11 @@ def _imported_by(arguments: list[str], before: str = "") -> list[str]:
 def test_no_service_but_the_scheduler_loads_the_engine() -> None:
     """It is most of what there is to load, and a service that starts anew has no time to lose."""
     assert "numba" not in _imported_by(["binder", "--help"])
+
+
+@pytest.mark.parametrize("one", ["job", "queue", "node", "reason"])
+def test_what_lists_several_is_called_by_the_name_of_one_too(one: str) -> None:
+    said = CliRunner().invoke(app, [one, "--help"])
+    assert said.exit_code == 0
+    assert said.stdout.startswith(f"Usage: muster {one}s")
+    assert CliRunner().invoke(app, ["job-s"]).exit_code == 2

@@ -260,6 +260,8 @@ COMMANDS: Final[dict[str, Entry]] = {
 }
 
 
+_NOUNS: Final = frozenset({"queues", "jobs", "nodes", "reasons", "clusters"})
+"""Commands that list what they are called by."""
 _FIRST: Final = ("muster up", "muster why train", "muster jobs -A --state waiting")
 
 
@@ -292,10 +294,16 @@ class CommandGroup(TyperGroup):
         records = [one.get_help_record(ctx) for one in self.get_params(ctx)]
         write_table(formatter, "Options", [one for one in records if one is not None])
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """What lists several is called by the name of one, too."""
+        named = cmd_name if cmd_name in COMMANDS else f"{cmd_name}s"
+        return super().get_command(ctx, named if named in _NOUNS else cmd_name)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, line, rest = super().resolve_command(ctx, args)
         if line is None or name is None:
             return name, line, rest
+        name = str(line.name)
         found = COMMANDS[name].load(name)
         # From here on Ctrl-C is an exception again (see `muster.cli.entry`): commands clean up.
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,10 +11,13 @@ from muster.cli.naming import of_owner
 from muster.cli.objects import Thing
 from muster.cli.reading import Reading
 from muster.cli.tables import amount, counted
+from muster.model.reason_codes import Code
 
 WITHIN_S: Final = 5.0
 """Its pods are made, grouped and looked at within seconds, or it is said that they are not yet."""
 _AGAIN_S: Final = 0.25
+_NOT_YET: Final = frozenset({str(Code.PODS_MISSING)})
+"""What is said of a job while its controller still makes its pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,11 @@ def _seen(asked: Reading, thing: Thing) -> Any:
     listed = asked.try_ask("jobs", query)
     items = [] if listed is None else listed["items"]
     job = next((one for one in items if of_owner(one, thing.namespace, thing.name)), None)
-    is_decided = job is not None and (job["state"] != "Waiting" or job["reason"] is not None)
-    return job if is_decided else None
+    if job is None or job["state"] != "Waiting":
+        return job
+    is_whole = job["pods"]["max"] >= job["pods"]["min"]
+    is_decided = job["reason"] is not None and job["reason"]["code"] not in _NOT_YET
+    return job if is_whole and is_decided else None
 
 
 def _standing(asked: Reading, job: Mapping[str, Any]) -> Standing:

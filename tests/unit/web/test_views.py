@@ -71,6 +71,16 @@ def test_what_ended_is_listed_where_somebody_asks_for_it() -> None:
     assert [job.key for job in jobs(moment, Filter(state="ended", queue="other"))] == []
 
 
+def test_a_job_has_its_page_by_the_name_of_its_owner() -> None:
+    """Who writes the address by hand was told that it had ended."""
+    group = "pg-train-01234567-89ab-cdef-0123-456789abcdef"
+    moment = moment_of(make.cluster(make.queue("q"), make.gang(group, 1, gpu=1, queue="q")))
+    found = job_page(moment, "default/train")
+    assert found is not None
+    assert found.job.key == f"default/{group}"
+    assert job_page(moment, "default/other") is None
+
+
 def test_jobs_queues_and_nodes_are_chosen_by_their_labels() -> None:
     labels = {"default/train": {"app": "x"}, "llm": {"tier": "gold"}}
     moment = moment_of(_busy(), labels=lambda kind, name: labels.get(name, {}))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from muster.api.group_names import group_meant
 from muster.api.selectors import label_selector
 from muster.model.public_reasons import PublicReason, public_reason
 from muster.model.reasons import Reason as ReasonOf
@@ -64,8 +65,10 @@ def page(
 
 
 def job_page(moment: Moment, key: str) -> JobPage | None:
-    """One job with its pods and all that was found; None: there is no such."""
-    row = moment.snapshot.jobs.row.get(key)
+    """One job with its pods and all that was found; None: there is no such. A group of ours is
+    found by the name of its owner too, as it is called."""
+    rows = moment.snapshot.jobs.row
+    row = rows.get(group_meant(key, rows))
     if row is None:
         return None
     why = moment.why.get(row)
