@@ -206,6 +206,24 @@ class _Answer:
         pass
 
 
+def test_a_second_installation_in_another_namespace_is_refused_before_anything_is_written() -> None:
+    """It would take the rights of the first operator, which would then do nothing."""
+
+    async def story(desk: Desk) -> None:
+        await desk.install()
+        before = desk.stored_writes()
+        spec = ConfigSpec(namespace="elsewhere")
+        given = Config(metadata=ObjectMeta(name="kai-config"), spec=spec)
+        second = everything(Choices(Release("registry.example", "1.0"), given))
+        with pytest.raises(Refused, match=f"in namespace {HERE}: say so"):
+            await desk.install(second)
+        with pytest.raises(Refused, match=f"--namespace {HERE}"):
+            await desk.installer.check(removed(Choices(config=given)), ("get", "delete"))
+        assert desk.stored_writes() == before
+
+    at_the_desk(story)
+
+
 def test_a_kubernetes_that_is_too_old_is_refused_before_anything_is_written() -> None:
     async def story(desk: Desk) -> None:
         with pytest.raises(

@@ -27,6 +27,7 @@ from muster.services.operator.dialects import QUEUES, kept_for
 from muster.services.operator.hook_moves import has_rolled
 from muster.services.operator.objects import (
     CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
     DEFINITION,
     DEPLOYMENT,
     MUTATING,
@@ -108,6 +109,7 @@ class Installer:
     async def check(self, wants: Sequence[Wanted], verbs: Sequence[str]) -> None:
         """Raises `Refused` with everything that is in the way."""
         reasons = [*await self._too_old(), *await self._missing_rights(wants, verbs)]
+        reasons = reasons or await self._elsewhere(wants)
         if reasons:
             raise Refused("\n".join(reasons))
 
@@ -143,6 +145,21 @@ class Installer:
         spec = {"resourceAttributes": {key: text for key, text in attributes.items() if text}}
         answer = await self._writer.create(_REVIEW, {"metadata": {}, "spec": spec})
         return bool(answer["status"]["allowed"])
+
+    async def _elsewhere(self, wants: Sequence[Wanted]) -> list[str]:
+        """A cluster has one operator: a second one would take the rights of the first."""
+        for want in wants:
+            if want.kind is CLUSTER_ROLE_BINDING:
+                (wanted,) = {one["namespace"] for one in want.body["subjects"]}
+                try:
+                    live = await self._reader.get(want.kind, want.key)
+                except NotFound:
+                    continue
+                found = {one.get("namespace", "") for one in live.get("subjects") or ()} - {wanted}
+                if found:
+                    where = ", ".join(sorted(found))
+                    return [f"the operator is in namespace {where}: say so (--namespace {where})"]
+        return []
 
     async def plan(self, wants: Iterable[Wanted]) -> list[Step]:
         """What would be done, found out without doing it."""

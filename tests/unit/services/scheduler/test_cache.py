@@ -705,7 +705,7 @@ def test_an_assumed_eviction_is_releasing_before_the_watch_shows_it() -> None:
     assert snapshot.nodes.releasing[0, snapshot.axis.column["gpu"]] == 2000
 
 
-@pytest.mark.row(162)
+@pytest.mark.row(44, 162)
 @pytest.mark.parametrize("status", [TaskStatus.BINDING, TaskStatus.RELEASING])
 @pytest.mark.parametrize("broken", ["upsert_task", "_shape_row"], ids=["at once", "half way"])
 @pytest.mark.parametrize("was_assumed", [False, True])
