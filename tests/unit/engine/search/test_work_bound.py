@@ -8,7 +8,7 @@ import pytest
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_actions, build_policy
-from muster.engine.search import solver
+from muster.engine.search import simulation, solver
 from muster.model.records import ClusterRecords
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
@@ -42,7 +42,7 @@ def test_a_search_in_vain_costs_at_most_so_much_for_each_who_might_go(
     nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     placements: list[int] = []
-    simulate = solver.dry_run
+    simulate = simulation.dry_run
 
     def counted(
         search: Any, statement: Any, tasks: Sequence[int], victims: Sequence[int], *more: Any,
