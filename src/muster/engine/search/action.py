@@ -24,7 +24,8 @@ from muster.engine.search.equivalence_classes import JobClasses
 from muster.engine.search.evictable import Evictable
 from muster.engine.search.gpu_packing import Arrangements
 from muster.engine.search.idle_resources import free_gpus
-from muster.engine.search.solver import CONSOLIDATION, Solved, solve
+from muster.engine.search.shared_gpus import solve_nearby, wants_parts
+from muster.engine.search.solver import CONSOLIDATION, Solved, Unsolved, solve
 from muster.engine.search.victim_table import VictimTable
 from muster.engine.search_time import ActionTime, JobTime, QueueTime
 from muster.engine.session import Eviction, Session
@@ -180,11 +181,12 @@ class _Action:
             return tuple(self._would_fall(queue) for queue in queues[:_MOST_NAMED].tolist())
         self._tried.update(session.snapshot.tasks.job[actor.tasks].tolist())
         search = _search_for(session, rules.action, actor, candidates, time)
+        is_one_job = bool((session.snapshot.tasks.job[actor.tasks] == actor.job).all())
         if is_bulk:
             if not has_places(search):
                 return (_NOBODY,)
-            result = solve_bulk(search, self._units(search), losses)
-        elif (session.snapshot.tasks.job[actor.tasks] == actor.job).all():
+            result = self._solve_large(search, losses, is_one_job)
+        elif is_one_job:
             result = solve(search)
         else:
             return (_NOBODY,)
@@ -192,6 +194,21 @@ class _Action:
             return result.refusals
         _inherit(session, actor.job, result.victims)
         return ()
+
+    def _solve_large(
+        self, search: VictimSearch, losses: LossBudget, is_one_job: bool
+    ) -> Solved | Unsolved:
+        """From columns; where GPUs are shared, also set by set on the nodes that promise most: for
+        who wants a part of one before that, as columns would free a whole one for him.
+        """
+        table, goes_nearby_first = self._units(search), wants_parts(search)
+        nearby = solve_nearby(search, table) if is_one_job and goes_nearby_first else None
+        if isinstance(nearby, Solved):
+            return nearby
+        result = solve_bulk(search, table, losses)
+        if isinstance(result, Unsolved) and is_one_job and not goes_nearby_first:
+            nearby = solve_nearby(search, table)
+        return nearby if isinstance(nearby, Solved) else result
 
     def _is_hopeless(self, actor: Actor, losses: LossBudget, candidates: Rows) -> bool:
         """Whether all that queues may lose, and all that is free, is less than what is wanted; or

@@ -37,6 +37,14 @@ class _Tenant(NamedTuple):
     need_mib: int
 
 
+class Tenants(NamedTuple):
+    """Who sits on which shared GPU, when the table was made; on several: one row for each."""
+
+    unit: Rows
+    share: Rows
+    mib: Ints
+
+
 class VictimTable:
     """Units of all evictable jobs: `unit_job` [U], and their tasks one after another."""
 
@@ -226,6 +234,7 @@ class VictimTable:
         snapshot, ledger = session.snapshot, session.ledger
         columns = ledger.columns
         freed = snapshot.demand.request[snapshot.tasks.shape[tasks]].copy()
+        tenants: list[tuple[int, int, int]] = []
         for at in np.flatnonzero(self.shared(tasks)).tolist():
             task = int(tasks[at])
             node = int(ledger.node[task])
@@ -236,7 +245,9 @@ class VictimTable:
             ].tolist()
             freed[at, GPU] += len(alone) * GPU_UNIT
             unit = int(np.searchsorted(self._start, at, side="right")) - 1
+            tenants += [(unit, share, need) for share in held.tolist()]
             self._alone += [_Tenant(unit, task, node, share, need) for share in alone]
+        self.tenants = Tenants(*np.array(tenants, dtype=np.int64).reshape(-1, 3).T)
         self._alone_on: Rows = np.array([each.node for each in self._alone], dtype=np.int64)
         self._alone_since: Ints = ledger.node_version[self._alone_on]
         return freed
