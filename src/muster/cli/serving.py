@@ -11,6 +11,7 @@ from pathlib import Path
 
 from muster.api.meta import Key
 from muster.base.clock import Clock, SystemClock
+from muster.base.free_memory import return_free_memory
 from muster.base.log import JsonSink, Level, Log, TextSink
 from muster.base.log_stream import LogStream
 from muster.base.rand import Rand
@@ -143,6 +144,7 @@ async def _settle() -> None:
     """What the first lists brought stays: the collector need not walk over it again and again."""
     gc.freeze()
     gc.set_threshold(*_USUAL)
+    return_free_memory()
     await asyncio.Event().wait()
 
 
