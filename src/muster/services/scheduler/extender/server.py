@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-import msgspec
-
 from muster.base.clock import Clock
+from muster.base.json_text import NotJson, parse_json
 from muster.client.errors import BadAccess, Interrupted, Unreachable
 from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import Access
@@ -34,8 +33,8 @@ class ExtenderServer:
         """What it answers. Raises `NoAnswer`."""
         text = await self._sent(verb, body)
         try:
-            return msgspec.json.decode(text, type=kind)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            return parse_json(text, kind)
+        except NotJson as error:
             raise NoAnswer(f"{verb}: this is no answer: {error}") from None
 
     async def tell(self, verb: str, body: bytes) -> None:
