@@ -1,12 +1,16 @@
 """A stand-in for the webhook server of one of KAI's services: it knows its own paths only.
 
 `python -m tests.support.kais_webhooks SERVICE PORT FOLDER`: agrees to everything it is asked there,
-and answers 404 elsewhere, as theirs do. FOLDER holds tls.crt and tls.key.
+and answers 404 elsewhere, as theirs do. Told to end, it finishes what it is answering, which theirs
+do too, and does not keep the connection. FOLDER holds tls.crt and tls.key.
 """
 
 import json
+import os
+import signal
 import ssl
 import sys
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,9 +21,13 @@ PATHS = {
 }
 
 
+_ENDS_AFTER_S = 2.0
+
+
 class _Answers(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     paths: tuple[str, ...] = ()
+    is_ending = False
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -33,11 +41,18 @@ class _Answers(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
+        if _Answers.is_ending:
+            self.send_header("connection", "close")
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         return
+
+
+def _end(*_: object) -> None:
+    _Answers.is_ending = True
+    threading.Timer(_ENDS_AFTER_S, os._exit, (0,)).start()
 
 
 def main(service: str, port: int, folder: Path) -> None:
@@ -46,6 +61,7 @@ def main(service: str, port: int, folder: Path) -> None:
     _Answers.paths = PATHS[service]
     server = ThreadingHTTPServer(("127.0.0.1", port), _Answers)
     server.socket = context.wrap_socket(server.socket, server_side=True)
+    signal.signal(signal.SIGTERM, _end)
     server.serve_forever()
 
 
