@@ -7,6 +7,7 @@ every way to share out the wanted slots.
 
 from itertools import count, product
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from muster.engine.config.conf import parse_conf
 from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_actions, build_policy
+from muster.engine.search import action as search_action
+from muster.model.records import ClusterRecords
 from muster.model.tables import snapshot_of
 from muster.testing import make
 
@@ -80,6 +83,17 @@ def least(nodes: tuple[Node, ...], need: int, wanted: int) -> int | None:
 def test_no_more_gpus_are_evicted_than_must_be(
     nodes: tuple[Node, ...], need: int, wanted: int, action: str
 ) -> None:
+    world = world_of(nodes, need, wanted, action)
+    must = least(nodes, need, wanted)
+    due = (0 if must is None else wanted, must or 0)
+    assert ends(world, action) == due
+    # As in large clusters, where sets are not tried one after another.
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(search_action, "is_large", lambda *_: True)
+        assert ends(world, action) == due
+
+
+def world_of(nodes: tuple[Node, ...], need: int, wanted: int, action: str) -> ClusterRecords:
     everything = sum(free + sum(pods) for free, pods in nodes)
     parts: list[make.Part] = [
         make.queue("has", quota_gpu=0, created_s=0.0),
@@ -102,11 +116,32 @@ def test_no_more_gpus_are_evicted_than_must_be(
         ]
     queue = "poor" if action == "reclaim" else "has"
     parts.append(make.gang("wants", wanted, queue=queue, gpu=need, priority=90))
-    world = make.cluster(*parts)
+    return make.cluster(*parts)
+
+
+def ends(world: ClusterRecords, action: str) -> tuple[int, int]:
+    """(Tasks that wanted a place and have one, GPUs of those who go)."""
     actions = build_actions(parse_conf(f"actions: allocate, {action}"))
     plan = run_cycle(snapshot_of(world), _POLICY, actions, make.NOW_S).plan
     gpus = {task.uid: task.gpu.devices for task in world.tasks}
     placed = [*(bind.task for bind in plan.binds), *(waits.task for waits in plan.nominations)]
-    must = least(nodes, need, wanted)
-    assert sum(uid.startswith("wants") for uid in placed) == (0 if must is None else wanted)
-    assert sum(gpus[evict.task] for evict in plan.evictions) == (must or 0)
+    return (
+        sum(uid.startswith("wants") for uid in placed),
+        sum(gpus[evict.task] for evict in plan.evictions),
+    )
+
+
+def test_a_small_gang_goes_in_a_large_search_where_surplus_would_be_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three slots of two: the surplus of a gang of four-GPU pods frees two at a time."""
+    monkeypatch.setattr(search_action, "is_large", lambda *_: True)
+    world = make.cluster(
+        *(make.node(f"n{at}", gpu=size) for at, size in enumerate((4, 4, 4, 2))),
+        make.queue("has", quota_gpu=0),
+        make.queue("poor", quota_gpu=14),
+        make.gang("wide", 3, queue="has", gpu=4, minimum=1, nodes=("n0", "n1", "n2")),
+        make.gang("small", 1, queue="has", gpu=2, nodes=("n3",)),
+        make.gang("wants", 3, queue="poor", gpu=2, priority=90),
+    )
+    assert ends(world, "reclaim") == (3, 6)

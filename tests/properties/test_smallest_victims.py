@@ -302,6 +302,22 @@ def test_bulk_search_evicts_no_more_gpus_than_the_rule_order(world: ClusterRecor
     assert reference.gpus(ours) <= reference.gpus(reference.whole(first))
 
 
+@settings(_CAREFULLY, max_examples=30)
+@given(world=worlds())
+def test_bulk_search_evicts_as_few_gpus_as_any_set_that_the_rules_allow(
+    world: ClusterRecords,
+) -> None:
+    action = action_for(world)
+    reference = Reference(world, action)
+    assume(sum(len(each) for each in reference.steps.values()) <= _MOST_STEPS)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        first = in_the_order_of_the_rules(monkeypatch, world, action)
+        monkeypatch.setattr(search_action, "is_large", lambda *_: True)
+        ours = evicted(world, action)
+    assume(first and reference.is_whole(first) and ours)
+    assert reference.gpus(ours) <= reference.best(first)[0]
+
+
 @_CAREFULLY
 @given(world=worlds(most_nodes=6, most_running=24))
 def test_victims_are_never_more_than_those_of_the_rule_order(world: ClusterRecords) -> None:

@@ -98,7 +98,7 @@ def run_cycle(
     shares = fair_shares_of(session)
     result = CycleResult(
         plan,
-        replace(explanation_of(session), shares=shares),
+        replace(explanation_of(session, rearranged), shares=shares),
         replace(refused, holds=holds, acted_s=session.acted_s),
         next_change_s(session, holds, memory.holds),
         memory.holds,

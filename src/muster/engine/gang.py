@@ -23,12 +23,14 @@ from muster.model.status import (
 from muster.numerics.arrays import Bools, Rows
 
 NO_TASKS: Rows = np.zeros(0, dtype=np.int64)
+_MAY_START = IS_ALIVE.astype(np.int64)
+"""What a task counts for, by status: to multiply copies no columns, as to select and add does."""
+_MAY_START[TaskStatus.GATED] = 0
 
 
 def ready_jobs(snapshot: ClusterSnapshot, ledger: Ledger) -> Bools:
     """Jobs that have enough tasks, gated ones apart, to start: bool[J]."""
-    alive = ledger.counts[:, IS_ALIVE].sum(axis=1) - ledger.counts[:, TaskStatus.GATED]
-    has_enough = alive >= snapshot.leaves.minimum
+    has_enough = ledger.counts @ _MAY_START >= snapshot.leaves.minimum
     jobs = snapshot.jobs
     ready = np.zeros(len(jobs.live), dtype=np.bool_)
     plain = np.flatnonzero(jobs.live & jobs.is_plain)

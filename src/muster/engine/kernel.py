@@ -115,23 +115,25 @@ class AllocateKernel:
     def refuse_the_rest(self) -> None:
         """Put what the kernel refused into the session, equal refusals as one value."""
         columns, session = self.state.jobs, self._session
-        jobs = np.flatnonzero(columns.outcome > numerics.SERVED)
-        leaves = columns.leaf[jobs]
-        facts = np.column_stack((jobs, columns.outcome[jobs], columns.failure[jobs], leaves))
-        names, growing = session.snapshot.leaves.names, are_growing(session, leaves).tolist()
-        minimum = session.snapshot.leaves.minimum[leaves].tolist()
-        shared = dict[tuple[int, int, str, bool], tuple[Refusal, ...]]()
-        found = list[tuple[Refusal, ...]]()
-        each = zip(facts.tolist(), growing, minimum, strict=True)
-        for (job, outcome, row, leaf), grows, least in each:
-            if outcome == numerics.BOUND:
-                found.append((self._bound_refusal(job),))
-                continue
-            key = (row, least, names[leaf], grows)
-            if key not in shared:
-                shared[key] = (self._refusal(row, job, outcome),)
-            found.append(shared[key])
-        session.refuse_each(jobs.tolist(), found)
+        is_bound = columns.outcome == numerics.BOUND
+        bound = np.flatnonzero(is_bound).tolist()
+        session.refuse_each(bound, [(self._bound_refusal(job),) for job in bound])
+        jobs = np.flatnonzero((columns.outcome != numerics.SERVED) & ~is_bound)
+        leaves, rows = columns.leaf[jobs], jobs.tolist()
+        names, minimum = session.snapshot.leaves.names, session.snapshot.leaves.minimum
+        alike = list(
+            zip(
+                columns.failure[jobs].tolist(),
+                minimum[leaves].tolist(),
+                map(names.__getitem__, leaves.tolist()),
+                are_growing(session, leaves).tolist(),
+                strict=True,
+            )
+        )
+        # Of jobs that are alike the first is looked at.
+        first = dict(zip(reversed(alike), reversed(rows), strict=True))
+        shared = {key: (self._refusal(key[0], job),) for key, job in first.items()}
+        session.refuse_each(rows, list(map(shared.__getitem__, alike)))
 
     def _notify_plugins(self) -> None:
         """Plugins hear of everything placed since they last heard."""
@@ -163,11 +165,11 @@ class AllocateKernel:
         self.state = self.state._replace(answers=answers)
         return len(self._fits) - 1
 
-    def _refusal(self, row: int, job: int, outcome: int) -> Refusal:
+    def _refusal(self, row: int, job: int) -> Refusal:
         session, failures, leaf = self._session, self.state.failures, self.state.jobs.leaf[job]
         facts = failures.facts[row]
         shape = session.snapshot.shapes[int(facts[numerics.FACT_SHAPE])]
-        if outcome == numerics.IS_REFUSED:
+        if self.state.jobs.outcome[job] == numerics.IS_REFUSED:
             refused = session.refused_everywhere(shape, job)
             assert refused is not None, "the kernel was told so by the same answer"
             return refused

@@ -22,6 +22,7 @@ from muster.numerics.axis import QUEUE_WIDTH
 
 _MOST_NAMED = 5
 """Queues that a refusal lists."""
+_NO_JOBS: Rows = np.zeros(0, dtype=np.int64)
 _ROOTLESS = {
     None: Reason.QUEUE_MISSING,
     Rootless.PARENT_MISSING: Reason.QUEUE_PARENT_MISSING,
@@ -128,12 +129,14 @@ def servable_jobs(session: Session) -> Rows:
     """Jobs with pending tasks that are ready and in a leaf queue; the others are refused."""
     snapshot = session.snapshot
     jobs, queues = snapshot.jobs, snapshot.queues
+    for job in gang.gated_jobs(session).tolist():
+        session.refuse(job, (gang.too_few(session, job),))
     waits = session.waiting_jobs()
+    if not waits.any():  # As in most cycles, for the actions after the first.
+        return _NO_JOBS
     in_queue = jobs.queue >= 0
     in_leaf = in_queue & queues.is_leaf[jobs.queue] if len(queues) else in_queue
     ready = gang.ready_jobs(snapshot, session.ledger)
-    for job in gang.gated_jobs(session).tolist():
-        session.refuse(job, (gang.too_few(session, job),))
     waits &= ~_on_hold(session, waits)
     waits &= ~_held_back(session, waits)
     waits &= ~_shut_out(session, waits)

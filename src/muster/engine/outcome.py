@@ -1,7 +1,7 @@
 """What a session amounts to: the ledger against its snapshot, as a plan and an explanation."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain, repeat
 
 import msgspec
@@ -84,11 +84,10 @@ def rearranged_jobs(session: Session) -> tuple[str, ...]:
     this cycle before, and which a search took back. Nobody has to leave for them.
     """
     tasks, ledger = session.snapshot.tasks, session.ledger
-    evicted = np.fromiter(session.evictions, dtype=np.int64, count=len(session.evictions))
+    evicted, actors = session.evicted_for_whom()
     was_pending = tasks.status[evicted] == TaskStatus.PENDING
     if not was_pending.any():
         return ()
-    actors = np.array([why.actor for why in session.evictions.values()], dtype=np.int64)
     status = ledger.status[evicted]
     leaves = (status == TaskStatus.RELEASING) | (status == TaskStatus.PIPELINED)
     found = np.union1d(tasks.job[evicted[was_pending]], actors[was_pending])
@@ -101,15 +100,15 @@ _NOT_LOOKED_FOR = (Reason.GATED, Reason.BIND_REFUSED)
 """Of jobs for which no place is looked for."""
 
 
-def explanation_of(session: Session) -> Explanation:
-    """Refusals of the jobs that still wait for something."""
+def explanation_of(session: Session, rearranged: Sequence[str]) -> Explanation:
+    """Refusals of the jobs that still wait for something, those `rearranged_jobs` apart."""
     keys, waits = session.snapshot.jobs.keys, session.waiting_jobs().tolist()
     refusals = {
         keys[job]: found
         for job, found in session.refusals.items()
         if waits[job] or job in session.kept_out or found[0].reason in _NOT_LOOKED_FOR
     }
-    promised = _waits_for_victims(session)
+    promised = _waits_for_victims(session, frozenset(rearranged))
     for job, failed in session.policy.failures.by_job().items():
         if waits[job] or keys[job] in session.unsaid or job in promised:
             refusals[keys[job]] = _once((*failed, *refusals.get(keys[job], ())))
@@ -136,6 +135,8 @@ def _with_takers(
         for each, listed in distinct.items()
         if any(code_of(refusal) is Code.BEHIND_OTHERS for refusal in listed)
     }
+    if not behind:
+        return found
     for key, listed in refusals.items():
         if id(listed) not in behind:
             continue
@@ -166,18 +167,16 @@ def _behind(session: Session, refusal: Refusal, names: tuple[str, ...]) -> Refus
     )
 
 
-def _waits_for_victims(session: Session) -> dict[int, Refusal]:
+def _waits_for_victims(session: Session, rearranged: Container[str]) -> dict[int, Refusal]:
     """Jobs with tasks that got nodes which others are leaving, and none that starts now."""
     ledger, snapshot = session.ledger, session.snapshot
     was_pending = snapshot.tasks.status == TaskStatus.PENDING
     tasks = np.flatnonzero(was_pending & (ledger.status == TaskStatus.PIPELINED))
     if len(tasks) == 0:
         return {}
-    rearranged = frozenset(rearranged_jobs(session))
     node_names, keys = snapshot.nodes.names, snapshot.jobs.keys
     nodes = _by_first(snapshot.tasks.job[tasks], ledger.node[tasks])
-    evicted = np.array(list(session.evictions), dtype=np.int64)
-    actors = np.array([why.actor for why in session.evictions.values()], dtype=np.int64)
+    evicted, actors = session.evicted_for_whom()
     victims = _by_first(actors, snapshot.tasks.job[evicted])
     waits = Reason.WAITS_FOR_VICTIMS
     return {
@@ -212,7 +211,7 @@ def _in_order(rows: Sequence[int], names: Sequence[str]) -> tuple[str, ...]:
     """The names of these rows, sorted: most often there is one."""
     if len(rows) == 1:
         return (names[rows[0]],)
-    return tuple(sorted(names[row] for row in rows))
+    return tuple(sorted([names[row] for row in rows]))
 
 
 def _listed(rows: Sequence[int], names: Sequence[str]) -> str:
@@ -295,7 +294,7 @@ def _evictions(session: Session, evicted: Rows) -> tuple[Evict, ...]:
         new_nodes = np.where(moved, ledger.node[evicted], -1).tolist()
         moves_to = [names[node] if node >= 0 else "" for node in new_nodes]
     tasks = evicted.tolist()
-    why = [session.evictions.get(task, _NO_REASON) for task in tasks]
+    why = list(map(session.evictions.get, tasks, repeat(_NO_REASON)))
     actors = [each.actor for each in why]
     # Many go for one.
     named = {actor: keys[actor] if actor >= 0 else "" for actor in set(actors)}

@@ -147,6 +147,9 @@ class Session:
     def refuse_each(self, jobs: Sequence[int], refusals: Sequence[Reasons]) -> None:
         """Remember why jobs were not served, each for reasons of its own."""
         known, joined = self.refusals, self._joined
+        if known.keys().isdisjoint(jobs) and set(map(len, refusals)) <= {1}:
+            known.update(zip(jobs, refusals, strict=True))
+            return
         for job, reasons in zip(jobs, refusals, strict=True):
             before = known.get(job)
             if before is None:
@@ -169,6 +172,12 @@ class Session:
     def cached_refusal(self, action: str, job: int) -> Reasons | None:
         """Why an earlier cycle refused the job and this one would again; None: not known."""
         return None if self.ledger.version else self.refusal_cache.refusals(action).get(job)
+
+    def evicted_for_whom(self) -> tuple[Rows, Rows]:
+        """Tasks that were evicted, and the job that each makes room for (-1: none)."""
+        tasks = np.fromiter(self.evictions, dtype=np.int64, count=len(self.evictions))
+        actors = [why.actor for why in self.evictions.values()]
+        return tasks, np.array(actors, dtype=np.int64)
 
     @property
     def has_decided(self) -> bool:

@@ -11,6 +11,8 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
+import numpy as np
+
 from muster import numerics
 from muster.engine.config.conf import DEFAULT_ACTIONS, parse_conf
 from muster.engine.config.defragmentation import NAME
@@ -39,6 +41,7 @@ from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
 from muster.numerics import gpu_shares
 from muster.numerics.axis import GPU_UNIT
+from muster.numerics.least_victims import least_units
 
 _HALF = GpuRequest(GpuKind.FRACTION, 1, portion=500)
 _PAIR = SubGroupRecord("", None, (SubGroupRecord("left", 1), SubGroupRecord("right", 1)))
@@ -181,11 +184,15 @@ def _contest(nodes: int) -> ClusterRecords:
 
 
 def _questions(ledger: Ledger) -> None:
-    """What only rare features ask about shared GPUs, and what queues that are alike ask."""
+    """What only rare features ask about shared GPUs, what queues that are alike ask, and searches
+    for the least of many.
+    """
     gpu_shares.free_units(ledger.handle)
     gpu_shares.in_use(ledger.handle)
     gpu_shares.used(ledger.handle, 0)
     QueueStanding(ledger.snapshot, ledger, None).settles_tie(0, 1)
+    one, none = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    least_units(one > 0, none, none, one, one, none, none, need=1, wanted=1)
 
 
 def _tasks(

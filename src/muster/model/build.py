@@ -15,6 +15,7 @@ from muster.api.bounds import TOPOLOGY_LEVELS_MAX, clamped
 from muster.api.core import Node, Pod, PriorityClass
 from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.duration import Duration
+from muster.api.group_names import known_as
 from muster.api.names import Names
 from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.api.numatopology import Numatopology
@@ -275,6 +276,7 @@ def job_record(group: PodGroup, priorities: Priorities, aliases: Aliases) -> Job
         on_hold=_on_hold(notes),
         user=group.metadata.labels.get(names.LABEL_USER, notes.get(names.LABEL_USER, "")),
         owner_kind=next((owner.kind for owner in group.metadata.owner_references), ""),
+        known_as=known_as(group.metadata),
         expected_runtime_s=_written_duration_s(notes.get(names.ANNOTATION_EXPECTED_RUNTIME)),
     )
 

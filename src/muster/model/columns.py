@@ -36,7 +36,7 @@ from muster.model.snapshot import (
 )
 from muster.model.status import IS_ACTIVE_USED, IS_ALIVE, IS_ALLOCATED, TaskStatus
 from muster.numerics import ledger, tree
-from muster.numerics.arrays import Bools, Floats, Ints
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import (
     GPU,
     LARGEST_AMOUNT,
@@ -64,7 +64,6 @@ class Dirty:
     nodes: set[str] = field(default_factory=set)
     queues: bool = False
     jobs: bool = False
-    job_ages: bool = False
     job_tasks: set[str] = field(default_factory=set)
 
 
@@ -213,14 +212,14 @@ class JobLists:
     keys: Sequence[str]
     records: Sequence[JobRecord]
     rows: Mapping[str, int]
-    oldest_first: Sequence[int]
+    oldest_first: Rows
 
 
 def job_columns(table: Table, lists: JobLists, leaves: Table) -> JobColumns:
     """Columns of all jobs; `queue` is filled in by `queue_of_jobs`."""
     size = table.size
     age_rank = np.zeros(size, dtype=np.int64)
-    age_rank[np.array(lists.oldest_first, dtype=np.int64)] = np.arange(len(lists.oldest_first))
+    age_rank[lists.oldest_first] = np.arange(len(lists.oldest_first))
     job_of_leaf = np.where(leaves.used("live"), leaves.used("job"), size).astype(np.int64)
     start, leaf_rows = _grouped(job_of_leaf, size)
     return JobColumns(
@@ -284,7 +283,7 @@ def ordered_leaves(leaves: LeafColumns, tasks: TaskColumns, rank: Ints) -> LeafC
         leaves,
         minimum=_still_needed(leaves.min_member, tasks, linked),
         start=start,
-        tasks=linked[order].astype(np.int64),
+        tasks=linked[order].astype(np.int64, copy=False),
     )
 
 
@@ -309,7 +308,7 @@ def queue_of_jobs(table: Table, codes: Mapping[str, int], queues: QueueColumns) 
     row_of_code = np.full(max(len(codes), 1), -1, dtype=np.int64)
     for name, code in codes.items():
         row_of_code[code] = queues.row.get(name, -1)
-    rows: Ints = row_of_code[table.used("queue_code").astype(np.int64)]
+    rows: Ints = row_of_code[table.used("queue_code").astype(np.int64, copy=False)]
     return rows
 
 

@@ -95,8 +95,7 @@ class Ledger:
         )
         self.handle = kernel.handle(self.columns)
         """The columns for kernels."""
-        for row in np.flatnonzero(self.columns.newest_share >= 0).tolist():
-            gpu_shares.update_free(self.handle, row)
+        gpu_shares.update_all_free(self.handle)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -283,7 +282,10 @@ class Ledger:
         columns = self.columns
         if columns.size[JOURNAL] == len(columns.entry_kind) or len(shares):
             self.reserve(1, len(shares))
-        if columns.sharing[columns.shape[task]] >= 0:
+        sharing = int(columns.sharing[columns.shape[task]])
+        if sharing >= 0:
+            names_shares = kind > EntryKind.PIPELINE or len(shares) == columns.shares[sharing]
+            assert names_shares, "who shares GPUs is placed on as many as he asks for"
             self._load_first_shares()
         opened = int(columns.size[SHARES])
         kernel.post(self.handle, int(kind), task, node, int(new), shares)
@@ -305,6 +307,7 @@ class Ledger:
             raise IllegalTransition(self.snapshot.tasks.records[task].uid, was, new)
         self.reserve(len(tasks))
         if is_sharing:
+            assert kind > EntryKind.PIPELINE, "who shares GPUs is placed by himself"
             self._load_first_shares()
         kernel.post_all(self.handle, int(kind), tasks, nodes, int(new), NO_SHARES)
 
@@ -395,5 +398,6 @@ def _counted(snapshot: ClusterSnapshot) -> Ints:
     tasks, leaves = snapshot.tasks, len(snapshot.leaves.job)
     rows = tasks.live & (tasks.leaf >= 0)
     places = tasks.leaf[rows] * STATUSES + tasks.status[rows]
-    counts: Ints = np.bincount(places, minlength=leaves * STATUSES).astype(np.int64)
+    # Of a large cluster it is a large table: as it is, and not a copy of it.
+    counts: Ints = np.bincount(places, minlength=leaves * STATUSES).astype(np.int64, copy=False)
     return counts.reshape(leaves, STATUSES)

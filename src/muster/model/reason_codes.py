@@ -110,7 +110,8 @@ CODES: Mapping[Code, Meaning] = {
         _BROKEN,
         1,
         "The pod group names a queue that is not there.",
-        "Name another queue in the label kai.scheduler/queue, or create this one.",
+        "Name another queue in the label kai.scheduler/queue (in spec.queue of a PodGroup of "
+        "Volcano or kube-batch), or create this one.",
     ),
     Code.QUEUE_HAS_CHILDREN: Meaning(
         _BROKEN,

@@ -10,10 +10,14 @@ from typing import Any
 
 from muster.api.bounds import QUEUE_LEVELS_MAX
 from muster.base.timefmt import rfc3339
+from muster.model.gpu_request import GPU_RESOURCES
+from muster.model.nearest import nearest
 from muster.model.reason_codes import Code, is_lasting
 from muster.model.reasons import Evidence, NodeCount, Reason, Refusal
 from muster.numerics.axis import GPU_UNIT
 
+_ALIKE = 0.85
+"""Names of resources of other makers are alike too."""
 _MOST_COUNTS = 5
 """Reasons of nodes that a sentence lists."""
 
@@ -283,8 +287,9 @@ def _pods_missing(refusal: Refusal) -> Told:
 
 def _gated(refusal: Refusal) -> Told:
     part = f" of sub-group {refusal.sub_group}" if refusal.sub_group else ""
+    needed = "1 pod" if refusal.minimum == 1 else f"{refusal.minimum} pods"
     sentence = (
-        f"It needs {refusal.minimum} pods{part} to start; {refusal.found} may be scheduled, and "
+        f"It needs {needed}{part} to start; {refusal.found} may be scheduled, and "
         f"scheduling gates hold back {refusal.gated}."
     )
     return Told(refusal.sub_group, sentence, _members(refusal))
@@ -297,7 +302,10 @@ def _members(refusal: Refusal) -> dict[str, Any]:
 def _larger_than_a_node(refusal: Refusal) -> Told:
     most = refusal.evidence[0]
     best = f"more than {amount(most.resource, most.free)}" if most.free else "any"
-    sentence = f"A pod asks for {amount(most.resource, most.need)}, and no node has {best}."
+    meant = "" if most.free else nearest(most.resource, GPU_RESOURCES, _ALIKE)
+    hint = f" Did you mean {meant}?" if meant else ""
+    need = amount(most.resource, most.need)
+    sentence = f"A pod asks for {need}, and no node has {best}.{hint}"
     return Told(most.resource, sentence, {"resources": [_resource(e) for e in refusal.evidence]})
 
 
@@ -589,12 +597,20 @@ def next_step(code: Code, refusal: Refusal | None) -> str:
             "Make it preemptible (kai.scheduler/preemptibility: preemptible), ask for less, or "
             "have the quota raised."
         )
+    if refusal.reason is Reason.TOO_LARGE and not refusal.evidence[0].free:
+        return (
+            "Ask for a resource that nodes have (kubectl describe nodes lists them), or add nodes "
+            "that have it."
+        )
     if code is Code.NO_MATCHING_NODE and refusal.nodes:
         return _NODE_STEPS.get(dominant_count(refusal.nodes).reason, code.meaning.next_step)
     return _STEPS.get(refusal.reason, code.meaning.next_step)
 
 
 _STEPS: dict[Reason, str] = {
+    Reason.TOPOLOGY_MISSING: "Create the Topology, or correct the name.",
+    Reason.TOPOLOGY_LEVEL_MISSING: "Name one of its levels.",
+    Reason.TOPOLOGY_UNLABELLED: "Label the nodes, or name another level.",
     Reason.CLAIM_NOT_MADE: "If this lasts, see whether that ResourceClaimTemplate exists, and what "
     "the events of the pod say.",
     Reason.VOLUME_CLAIM_UNUSABLE: "Look at the events of the claim, and at its storage class.",

@@ -240,6 +240,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     """Who runs it, as far as its labels say."""
     owner_kind: str = ""
     """The kind of the workload that its pods belong to."""
+    known_as: tuple[str, ...] = ()
+    """KIND/NAME of what people submitted, where its key does not tell it."""
     expected_runtime_s: float | None = None
     """How long its owner expects it to run; nobody is ended for running longer."""
 

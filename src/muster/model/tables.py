@@ -22,6 +22,7 @@ import numpy as np
 
 from muster.api.bounds import RESOURCE_COLUMNS_MAX
 from muster.model import columns
+from muster.model.age_order import AgeOrder, JobAge
 from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
 from muster.model.constraints import ANY_LABEL, exposed, selector_keys
 from muster.model.records import (
@@ -75,7 +76,7 @@ class ClusterTables:
         self._topologies: dict[str, TopologyRecord] = {}
         self._cluster_objects = NO_OBJECTS
         self._jobs = Table(columns.JOB_COLUMNS)
-        self._job_ages: list[tuple[float, str, str, int]] = []
+        self._job_ages = AgeOrder()
         self._job_keys: list[str] = []
         self._queue_codes: dict[str, int] = {}
         self._queue_codes_max = _MANY_QUEUES
@@ -192,9 +193,9 @@ class ClusterTables:
         _put(self._job_records, row, record)
         code = self._queue_codes.setdefault(record.queue, len(self._queue_codes))
         columns.write_job(self._jobs, row, record, code)
-        if old is None or (old.created_s, old.uid) != (record.created_s, record.uid):
-            self._job_ages.append((record.created_s, record.uid, record.key, row))
-            self._dirty.job_ages = True
+        if old is not None:
+            self._job_ages.remove(_age_of(old, row))
+        self._job_ages.add(_age_of(record, row))
         if old is None or old.sub_groups != record.sub_groups:
             if old is not None:
                 self._remove_leaves(old)
@@ -209,11 +210,11 @@ class ClusterTables:
         row = self._job_rows.pop(key, None)
         if row is None:
             return False
+        self._job_ages.remove(_age_of(self._job_records[row], row))
         self._remove_leaves(self._job_records[row])
         self._jobs.remove(row)
         self._link_job(key)
         self._dirty.jobs = True
-        self._dirty.job_ages = True
         self._touch_job(key)
         return True
 
@@ -243,6 +244,8 @@ class ClusterTables:
         row = self._task_rows.pop(uid, None)
         if row is not None:
             self._unlink_task(row)
+            for link in ("job", "leaf", "node"):  # Nobody's, for who looks by status alone.
+                self._tasks[link][row] = -1
             self._tasks.remove(row)
             self._touch_task(self._task_records[row], None)
 
@@ -340,12 +343,9 @@ class ClusterTables:
     def _job_columns(self) -> tuple[JobColumns, LeafColumns]:
         if self._last is not None and not self._dirty.jobs:
             return self._last.jobs, self._last.leaves
-        if self._dirty.job_ages:
-            # What is new stands at the end of a sorted list, which sorts fast.
-            known = dict.fromkeys(age for age in self._job_ages if self._is_age_of_job(age))
-            self._job_ages = sorted(known)
-        ages = [row for *_, row in self._job_ages]
-        lists = columns.JobLists(self._job_keys, self._job_records, self._job_rows, ages)
+        lists = columns.JobLists(
+            self._job_keys, self._job_records, self._job_rows, self._job_ages.rows()
+        )
         jobs = columns.job_columns(self._jobs, lists, self._leaves)
         min_member = self._leaves.used("minimum").astype(np.int64)
         leaves = LeafColumns(
@@ -357,14 +357,6 @@ class ClusterTables:
             tasks=np.zeros(0, dtype=np.int64),
         )
         return jobs, leaves
-
-    def _is_age_of_job(self, age: tuple[float, str, str, int]) -> bool:
-        """Whether the entry is of a job that is still here, and as old as it says."""
-        created_s, uid, key, row = age
-        if self._job_rows.get(key) != row:
-            return False
-        record = self._job_records[row]
-        return record.created_s == created_s and record.uid == uid
 
     def _task_columns(self) -> TaskColumns:
         table = self._tasks
@@ -387,7 +379,7 @@ class ClusterTables:
             rows += sorted(members, key=self._age) if len(members) > 1 else members
             ranks += range(len(members))
         self._tasks["rank"][rows] = ranks
-        return self._tasks.used("rank").astype(np.int64)
+        return self._tasks.used("rank").astype(np.int64, copy=False)
 
     def _queue_columns(self) -> QueueColumns:
         if self._last is not None and not self._dirty.queues:
@@ -611,6 +603,10 @@ def _leaves(group: SubGroupRecord) -> Iterable[SubGroupRecord]:
             yield from _leaves(child)
         else:
             yield child
+
+
+def _age_of(job: JobRecord, row: int) -> JobAge:
+    return JobAge(job.created_s, job.uid, job.key, row)
 
 
 def _is_same_holder(old: TaskRecord, new: TaskRecord) -> bool:

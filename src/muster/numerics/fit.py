@@ -146,18 +146,6 @@ def has_room_later(ledger, shape, may_use):  # type: ignore[no-untyped-def]
     return False
 
 
-@numba.njit(cache=True)
-def most_free_later(ledger, column, may_use):  # type: ignore[no-untyped-def]
-    """The most of one resource that a node of `may_use` bool[N] has, counting what others leave; at
-    least 0.
-    """
-    idle, releasing, most = ledger.idle, ledger.releasing, 0
-    for node in range(len(may_use)):
-        if may_use[node]:
-            most = max(most, idle[node, column] + releasing[node, column])
-    return most
-
-
 # -- how good ----------------------------------------------------------------------------------
 
 

@@ -201,11 +201,12 @@ def _end(ledger, state, world, job):  # type: ignore[no-untyped-def]
     for at in range(world.task_start[job], world.task_start[job + 1]):
         task = world.tasks[at]
         is_whole = ledger.sharing[ledger.shape[task]] < 0
-        if is_whole and IS_ALLOCATED[ledger.status[task]] and ledger.node[task] >= 0:
+        if is_whole and IS_ALLOCATED[ledger.status[task]]:
             node = ledger.node[task]
             entries.end(ledger, task, SUCCEEDED)
-            note_changed(ledger, state, node)
-            _touch(ledger, state, world, node)
+            if node >= 0:
+                note_changed(ledger, state, node)
+                _touch(ledger, state, world, node)
 
 
 @numba.njit(cache=True)

@@ -163,6 +163,14 @@ def update_free(ledger, node):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
+def update_all_free(ledger):  # type: ignore[no-untyped-def]
+    """The same of all nodes that have shared GPUs."""
+    for node in range(len(ledger.newest_share)):
+        if ledger.newest_share[node] >= 0:
+            update_free(ledger, node)
+
+
+@numba.njit(cache=True)
 def is_emptied(ledger, row):  # type: ignore[no-untyped-def]
     """Whether everybody on it leaves and nobody waits for it: then it is a whole GPU."""
     physical, releasing = ledger.share_physical[row], ledger.share_releasing[row]

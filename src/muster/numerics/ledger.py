@@ -198,14 +198,16 @@ def forget_undo(ledger):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def end(ledger, task, status):  # type: ignore[no-untyped-def]
-    """A task without shared GPUs has ended: its node and its queues have back what it held. No
-    entry: nobody takes it back.
+    """A task without shared GPUs has ended: its node, if that is here, and its queues have back
+    what it held. No entry: nobody takes it back.
     """
     node, request = ledger.node[task], ledger.request[ledger.shape[task]]
-    book(ledger.idle[node], ledger.releasing[node], ledger.allocatable[node], request, ALLOCATE, -1)
+    if node >= 0:
+        idle, releasing = ledger.idle[node], ledger.releasing[node]
+        book(idle, releasing, ledger.allocatable[node], request, ALLOCATE, -1)
+        ledger.node_version[node] += 1
     _charge(ledger, task, node, -1)
     _move(ledger, task, status)
-    ledger.node_version[node] += 1
 
 
 @numba.njit(cache=True)
@@ -240,14 +242,21 @@ def book(idle, releasing, allocatable, request, kind, sign):  # type: ignore[no-
 
 @numba.njit(cache=True)
 def _apply(ledger, kind, task, node, old, new, sign):  # type: ignore[no-untyped-def]
+    """On a node that is not here (-1) a task holds its queue's share, and no room."""
+    if node >= 0:
+        _apply_to_node(ledger, kind, task, node, old, new, sign)
+    _charge(ledger, task, node, sign * _QUEUE[kind])
+    if kind == EVICT:
+        ledger.evictions[task] += sign
+
+
+@numba.njit(cache=True)
+def _apply_to_node(ledger, kind, task, node, old, new, sign):  # type: ignore[no-untyped-def]
     shape = ledger.shape[task]
     idle, releasing = ledger.idle[node], ledger.releasing[node]
     book(idle, releasing, ledger.allocatable[node], ledger.request[shape], kind, sign)
     if ledger.sharing[shape] >= 0:
         _share(ledger, kind, task, node, old, new, sign)
-    _charge(ledger, task, node, sign * _QUEUE[kind])
-    if kind == EVICT:
-        ledger.evictions[task] += sign
     ledger.node_version[node] += 1
 
 

@@ -91,7 +91,7 @@ def _occupy(occupancy: Occupancy, task: TaskRecord) -> None:
             occupancy.released[resource] += amount
     if task.gpu.is_shared:
         mib = device_memory_mib(task, occupancy.node)
-        for group in task.gpu_shares:
+        for group in task.gpu_shares[: task.gpu.devices]:
             _join(occupancy.shared[group], task.status, mib)
     for gpu in task.gpu.claimed:
         _join(occupancy.claimed[gpu], task.status, 1)

@@ -8,14 +8,15 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from muster.engine import registry
+from muster.engine.config import known_names
 from muster.engine.config.conf import DEFAULT_ACTIONS, parse_conf
+from muster.engine.config.known_names import ACTIONS
 from muster.engine.config.reader import ConfigError, Reader
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.hooks import Plugin, SessionPlugin, View
 from muster.engine.plan import Plan
 from muster.engine.policy import Policy
-from muster.engine.registry import ACTIONS, build_actions, build_policy
+from muster.engine.registry import build_actions, build_policy
 from muster.engine.session import Session
 from muster.model.reasons import Reason, Refusal
 from muster.model.shapes import Shape
@@ -234,7 +235,7 @@ def test_plugins_and_actions_of_other_packages_are_found_by_name(
         "muster.plugins": [Point("theirs", f"{__name__}:made"), Point("priority", "nowhere:x")],
         "muster.actions": [Point("their-action", f"{__name__}:acted")],
     }
-    monkeypatch.setattr(registry, "entry_points", lambda group: found[group])
+    monkeypatch.setattr(known_names, "entry_points", lambda group: found[group])
     text = "actions: their-action\ntiers: [{plugins: [{name: theirs, arguments: {x: 3}}, "
     conf = parse_conf(text + "{name: priority}]}]")
     ((_, theirs), (_, priority)) = build_policy(conf).plugins

@@ -1,6 +1,7 @@
 """What people read: the dominant cause, numbers that can be checked, and a next step that fits."""
 
 import numpy as np
+import pytest
 
 from muster.model.public_reasons import public_reason
 from muster.model.reasons import Evidence, NodeCount, Reason, Refusal, Room
@@ -16,6 +17,41 @@ def test_a_resource_that_no_node_has_is_not_said_to_be_there_0_times() -> None:
     numbers = Evidence("nvidia.com/mig-3g.40gb", 1, 0, "n1")
     told = public_reason(Refusal(Reason.TOO_LARGE, evidence=(numbers,)))
     assert told.sentence == "A pod asks for 1 nvidia.com/mig-3g.40gb, and no node has any."
+    assert told.next_step.startswith("Ask for a resource that nodes have")
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("nvidia.com/gpus", "nvidia.com/gpu"),
+        ("nvida.com/gpu", "nvidia.com/gpu"),
+        ("amd.com/gpus", "amd.com/gpu"),
+        ("intel.com/gpu", ""),
+        ("abc.com/gpu", ""),
+        ("nvidia.com/gpu.shared", ""),
+    ],
+)
+def test_who_misspells_the_resource_of_gpus_is_told_which_there_is(asked: str, meant: str) -> None:
+    told = public_reason(Refusal(Reason.TOO_LARGE, evidence=(Evidence(asked, 1, 0, "n1"),)))
+    hint = f" Did you mean {meant}?" if meant else ""
+    assert told.sentence == f"A pod asks for 1 {asked}, and no node has any.{hint}"
+
+
+@pytest.mark.parametrize(
+    ("reason", "step"),
+    [
+        (Reason.TOPOLOGY_MISSING, "Create the Topology, or correct the name."),
+        (Reason.TOPOLOGY_LEVEL_MISSING, "Name one of its levels."),
+        (Reason.TOPOLOGY_UNLABELLED, "Label the nodes, or name another level."),
+    ],
+)
+def test_what_is_missing_of_a_topology_is_what_is_to_be_made(reason: Reason, step: str) -> None:
+    assert public_reason(Refusal(reason, "racks")).next_step == step
+
+
+def test_one_pod_that_is_held_back_is_one_pod() -> None:
+    told = public_reason(Refusal(Reason.GATED, minimum=1, found=0, gated=1))
+    assert told.sentence.startswith("It needs 1 pod to start; ")
 
 
 def test_gpus_with_too_little_memory_are_told_by_the_memory() -> None:

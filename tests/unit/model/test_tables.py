@@ -246,6 +246,17 @@ def test_jobs_that_are_gone_leave_nothing_in_the_counts_of_what_they_hold() -> N
     assert not tables._job_holds
 
 
+def test_the_row_of_a_pod_that_has_gone_is_nobodys_and_on_no_node() -> None:
+    """Its status stays until the row is used again; who looks by status alone must not find it."""
+    tables = ClusterTables()
+    tables.extend(_world())
+    row = tables.snapshot().tasks.row["r0"]
+    tables.remove_task("r0")
+    tasks = tables.snapshot().tasks
+    assert not tasks.live[row]
+    assert (tasks.job[row], tasks.leaf[row], tasks.node[row]) == (-1, -1, -1)
+
+
 def test_pods_of_nobody_here_are_not_put_in_order_when_one_of_them_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -117,7 +117,9 @@ class _Dialect:
             self._check_shares(tier, entries)
             tiers.append(entries)
         if not any(tiers):
-            raise root.key("tiers").wrong("must hold at least one plugin")
+            inside = f"{self._file}: tiers["
+            unknown = [str(one) for one in self._said if one.path.startswith(inside)][:3]
+            raise root.key("tiers").wrong("; ".join(("must hold at least one plugin", *unknown)))
         return tuple(tier for tier in tiers if tier)
 
     def _plugin(self, reader: Reader) -> PluginEntry | None:

@@ -18,7 +18,7 @@ from muster.engine.ordering import JobQueue
 from muster.engine.search.batches import active_tasks
 from muster.engine.search.bulk_search import is_large, solve_bulk
 from muster.engine.search.candidates import VictimSearch
-from muster.engine.search.disruption import spared, why_spared
+from muster.engine.search.disruption import spared, why_spared, within_budgets
 from muster.engine.search.domains import has_places
 from muster.engine.search.equivalence_classes import JobClasses
 from muster.engine.search.evictable import Evictable
@@ -164,12 +164,25 @@ class _Action:
         return tuple(said) or (_NOBODY,)
 
     def _search(self, actor: Actor, considered: Rows, time: JobTime) -> tuple[Refusal, ...]:
-        """Look for victims among these jobs; why there are none."""
-        session, rules = self._session, self._rules
-        candidates = considered[session.policy.victims(rules.action, actor, considered)]
+        """Look for victims among these jobs; why there are none.
+
+        The order of victims knows no budgets of pods, and a set that breaks one breaks it however
+        it grows. So where one was broken, those are tried that may all go.
+        """
+        session = self._session
+        candidates = considered[session.policy.victims(self._rules.action, actor, considered)]
         if len(self._spared):
             candidates = np.setdiff1d(candidates, self._spared, assume_unique=True)
         candidates = spared(session, candidates)
+        refusals = self._search_among(candidates, actor, time)
+        if all(each.reason is not Reason.POD_BUDGET for each in refusals):
+            return refusals
+        allowed = within_budgets(session, candidates)
+        more = self._search_among(allowed, actor, time)
+        return (*refusals, *more) if more else ()
+
+    def _search_among(self, candidates: Rows, actor: Actor, time: JobTime) -> tuple[Refusal, ...]:
+        session, rules = self._session, self._rules
         is_bulk = is_large(session, candidates)
         if not is_bulk:
             candidates = self._still_holding(candidates)
@@ -208,7 +221,17 @@ class _Action:
         result = solve_bulk(search, table, losses)
         if isinstance(result, Unsolved) and is_one_job and not goes_nearby_first:
             nearby = solve_nearby(search, table)
-        return nearby if isinstance(nearby, Solved) else result
+        if isinstance(nearby, Solved):
+            return nearby
+        return solve(search) if is_one_job and self._is_short_of_limit(result) else result
+
+    def _is_short_of_limit(self, result: Solved | Unsolved) -> bool:
+        """Whether what columns know nothing of was missing, which victims may leave: not room on
+        nodes, but room below the limit of a queue.
+        """
+        if self._rules.action == CONSOLIDATION or not isinstance(result, Unsolved):
+            return False
+        return any(each.reason is Reason.OVER_LIMIT for each in result.refusals)
 
     def _is_hopeless(self, actor: Actor, losses: LossBudget, candidates: Rows) -> bool:
         """Whether all that queues may lose, and all that is free, is less than what is wanted; or

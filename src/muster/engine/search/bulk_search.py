@@ -9,6 +9,7 @@ answers are placed by an ordinary simulation on the nodes that were made free.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from muster.engine.hooks import Dependence, LossBudget
 from muster.engine.search.candidates import VictimSearch
 from muster.engine.search.domains import apart, roomy_domains, together
 from muster.engine.search.idle_resources import free_amounts
+from muster.engine.search.least_victims import least_sets
 from muster.engine.search.replacement import replace_victims
 from muster.engine.search.simulation import dry_run
 from muster.engine.search.solver import CONSOLIDATION, Solved, Unsolved, objection
@@ -26,7 +28,7 @@ from muster.model.reasons import Reason, Refusal
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT
-from muster.numerics.fit import most_free_later
+from muster.numerics.least_victims import least_if_divisible
 from muster.numerics.redundant_victims import without_redundant
 from muster.numerics.victims import Units, cheapest_slots
 
@@ -75,16 +77,26 @@ def _constructions(
     search: VictimSearch, table: VictimTable, losses: LossBudget
 ) -> list[Construction]:
     """What to try, best first: the cheapest slots, one after another, or those that come first in
-    the order, if these take less, or nothing of somebody whom the order would spare.
+    the order, if these take less, or nothing of somebody whom the order would spare; and before
+    them what takes less still.
     """
     cheapest = construct(search, table, losses, table.units)
     if cheapest is None:
         return []
+    if _is_least(search, table, cheapest):
+        return [cheapest]
     # In one queue the order of candidates is that of ranks.
     is_one_queue = len(losses.queues) == 1
-    is_plain_choice = table.is_uniform or (len(cheapest.tasks) == 1 and is_one_queue)
-    if is_plain_choice or _is_least(search, table, cheapest):
-        return [cheapest]
+    found = [cheapest]
+    if not table.is_uniform and (len(cheapest.tasks) > 1 or not is_one_queue):
+        found = _by_order_too(search, table, losses, cheapest)
+    return [*_of_least(search, table, losses, found[0]), *found]
+
+
+def _by_order_too(
+    search: VictimSearch, table: VictimTable, losses: LossBudget, cheapest: Construction
+) -> list[Construction]:
+    """The cheapest slots and those that come first in the order, the better before the other."""
     cheapest = _without_redundant(search, table, losses, cheapest)
     first = construct(search, table, losses, table.in_order)
     first = None if first is None else _without_redundant(search, table, losses, first)
@@ -93,6 +105,30 @@ def _constructions(
     if table.takes_no_more(cheapest.chosen, first.chosen):
         return [cheapest, first]
     return [first, cheapest]
+
+
+def _of_least(
+    search: VictimSearch, table: VictimTable, losses: LossBudget, known: Construction
+) -> list[Construction]:
+    """What takes less than is known, and no more of some priority and those above it, the least
+    first. For tasks that may be anywhere and together.
+    """
+    session, tasks = search.session, known.tasks
+    shape = session.snapshot.shape_of(int(tasks[0]))
+    if together(session, search.actor.job) is not None or apart(session, shape) is not None:
+        return []
+    priority = table.rank[known.chosen].max(initial=-1) // 2
+    among = table.eligible(search.candidates) & (table.rank // 2 <= priority)
+    price = table.price(known.chosen)[1:3]
+    better: list[tuple[tuple[int, ...], Construction]] = []
+    for chosen in least_sets(session, table, among, tasks):
+        its = table.price(chosen)[1:3]
+        if its >= price or not table.takes_no_more(chosen, known.chosen):
+            continue
+        # With room for more than GPUs: slots are found where these have gone.
+        if (built := construct(search, table, losses, table.units, chosen)) is not None:
+            better.append((its, built))
+    return [built for _, built in sorted(better, key=itemgetter(0))]
 
 
 def _of_movable(
@@ -109,17 +145,17 @@ def _of_movable(
 
 
 def _is_least(search: VictimSearch, table: VictimTable, built: Construction) -> bool:
-    """Whether no set could free as many slots with fewer GPUs: each slot has to be made of what its
-    task needs beyond the most that some node has free.
+    """Whether no set could free as many slots with fewer GPUs: of what nodes have free each slot
+    takes what it can, and the rest has to be made, if pods could be evicted in part.
     """
     session, rows = search.session, search.session.snapshot.tasks.shape[built.tasks]
     shape = session.snapshot.shapes[int(rows[0])]
-    if (rows != rows[0]).any():
+    need = int(_request(shape)[GPU])
+    if (rows != rows[0]).any() or need == 0:
         return False
     ledger, may_use = session.ledger, session.answers(shape).fits
-    free = int(most_free_later(ledger.handle, GPU, may_use))
-    missing = int(_request(shape)[GPU]) - free
-    return missing > 0 and int(table.units.unit_gpus[built.chosen].sum()) <= len(rows) * missing
+    least = least_if_divisible(ledger.idle, ledger.releasing, GPU, may_use, need, len(rows))
+    return bool(least > 0 and table.units.unit_gpus[built.chosen].sum() <= least)
 
 
 def _without_redundant(
@@ -236,6 +272,10 @@ def _carry_out(search: VictimSearch, statement: Statement, built: Construction) 
     if search.action == CONSOLIDATION or refusal is not None:
         _ = search.moved_before  # as it was before anybody was evicted
     statement.evict_all(built.victims, Eviction(search.action, search.actor.job))
+    # Victims have left the queues, none is back yet: as where tasks are placed one by one.
+    over = session.policy.over_capacity(search.actor.job, built.tasks)
+    if over is not None:
+        return over
     _name_actors(search, built)
     statement.pipeline_all(built.tasks, built.nodes)
     replace_victims(search, statement, built.victims)
@@ -264,7 +304,9 @@ def _is_plain(session: Session, tasks: Rows) -> bool:
     snapshot = session.snapshot
     for row in set(snapshot.tasks.shape[tasks].tolist()):
         shape = snapshot.shapes[row]
-        if shape.is_shared or session.answers(shape).dependence > Dependence.STATIC:
+        if shape.is_shared or shape.gpu.claimed:
+            return False
+        if session.answers(shape).dependence > Dependence.STATIC:
             return False
     job = int(snapshot.tasks.job[tasks[0]])
     return bool(snapshot.jobs.is_plain[job])

@@ -47,6 +47,30 @@ def spared(session: Session, jobs: Rows) -> Rows:
     return jobs[~np.isin(jobs, np.concatenate(protected))]
 
 
+def within_budgets(session: Session, jobs: Rows) -> Rows:
+    """Those of the jobs that may all go together, by budgets of pods: of jobs under one that lets
+    only some of them go, the least important and youngest.
+    """
+    tasks, columns = session.snapshot.tasks, session.snapshot.jobs
+    allowances = session.snapshot.cluster_objects.disruption_allowances
+    gone, held = _disrupted(session), IS_ACTIVE_ALLOCATED[session.ledger.status]
+    left: dict[str, int] = {}
+    wanted: dict[int, list[tuple[str, int]]] = {}
+    for name, rows in _covered(session).items():
+        left[name] = allowances[name].allowed - int(np.isin(rows, gone).sum())
+        theirs, counts = np.unique(tasks.job[rows[held[rows]]], return_counts=True)
+        for job, count in zip(theirs.tolist(), counts.tolist(), strict=True):
+            wanted.setdefault(job, []).append((name, count))
+    kept = []
+    for job in jobs[np.lexsort((-columns.age_rank[jobs], columns.priority[jobs]))].tolist():
+        asked = wanted.get(job, [])
+        if all(count <= left[name] for name, count in asked):
+            for name, count in asked:
+                left[name] -= count
+            kept.append(job)
+    return np.array(sorted(kept), dtype=np.int64)
+
+
 def why_spared(session: Session, jobs: Rows) -> list[Refusal]:
     """Which budgets and refusals protect some of the jobs altogether."""
     closed = [
@@ -95,10 +119,10 @@ def _exhausted_allowances(session: Session, victims: Rows) -> Iterator[str]:
     allowances = session.snapshot.cluster_objects.disruption_allowances
     if not allowances:
         return
-    gone = _disrupted(session)
-    fresh, earlier = np.setdiff1d(victims, gone), np.setdiff1d(gone, victims)
+    # The victims may count as disrupted already: the ledger holds what is being tried.
+    earlier = np.setdiff1d(_disrupted(session), victims)
     for name, rows in _covered(session).items():
-        wanted = int(np.isin(rows, fresh).sum())
+        wanted = int(np.isin(rows, victims).sum())
         if wanted and wanted + int(np.isin(rows, earlier).sum()) > allowances[name].allowed:
             yield name
 

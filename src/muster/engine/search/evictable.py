@@ -8,7 +8,11 @@ from muster.numerics.arrays import Rows
 
 
 class Evictable:
-    """The jobs, ascending, and the queue of each, as they are when this is made."""
+    """The jobs, ascending, and the queue of each, as they are when this is made.
+
+    A job with a pod on a node that is not here (it is gone, or another shard's by now) is none of
+    them: nobody knows what room its pod would leave, and the others of its gang go with it.
+    """
 
     def __init__(self, session: Session) -> None:
         self.version = session.ledger.version
@@ -36,6 +40,8 @@ def _evictable(session: Session) -> Rows:
     held = ledger.counts[:, IS_ACTIVE_ALLOCATED].sum(axis=1) > 0
     holds = np.zeros(len(snapshot.jobs.live), dtype=np.bool_)
     holds[snapshot.leaves.job[held]] = True
+    elsewhere = IS_ACTIVE_ALLOCATED[ledger.status] & (ledger.node < 0) & (snapshot.tasks.job >= 0)
+    holds[snapshot.tasks.job[elsewhere]] = False
     queue = snapshot.jobs.queue
     in_leaf = (queue >= 0) & snapshot.queues.is_leaf[queue]
     chosen = holds & snapshot.jobs.live & snapshot.jobs.is_preemptible & in_leaf

@@ -30,9 +30,8 @@ def give_back(session: Session) -> None:
 
 def _evicted(session: Session) -> Rows:
     """Tasks that leave for somebody, and have no other place."""
-    tasks = [task for task, why in session.evictions.items() if why.actor >= 0]
-    rows = np.array(tasks, dtype=np.int64)
-    leaves: Rows = rows[session.ledger.status[rows] == TaskStatus.RELEASING]
+    tasks, actors = session.evicted_for_whom()
+    leaves: Rows = tasks[(actors >= 0) & (session.ledger.status[tasks] == TaskStatus.RELEASING)]
     return leaves
 
 

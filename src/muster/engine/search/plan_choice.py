@@ -44,7 +44,7 @@ def has_undone_its_gifts(session: Session) -> bool:
     somebody.
     """
     evictions = session.evictions
-    if not any(why.action == CONSOLIDATION for why in evictions.values()):
+    if CONSOLIDATION not in {why.action for why in evictions.values()}:
         return False
     taken = [task for task, why in evictions.items() if why.action != CONSOLIDATION]
     return bool((session.snapshot.tasks.status[taken] == TaskStatus.PENDING).any())

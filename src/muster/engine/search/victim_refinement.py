@@ -18,12 +18,11 @@ from functools import cached_property
 import numpy as np
 
 from muster.engine.search.candidates import Accumulation, Batch, VictimSearch
-from muster.engine.search.idle_resources import free_amounts
-from muster.engine.search.least_by_node import Giver, least_by_node
+from muster.engine.search.least_victims import least_sets
 from muster.engine.search.scenario import Victims
 from muster.engine.search.victim_cost import resource_cost, victim_rank, work_lost
+from muster.engine.search.victim_table import VictimTable
 from muster.numerics.arrays import Bools, Ints, Rows
-from muster.numerics.axis import GPU, GPU_UNIT
 
 _ALL_COMBINATIONS = 1 << 12
 """So many combinations are looked at without exception: twelve victims, each going or not."""
@@ -89,55 +88,18 @@ class VictimSetImprover:
 
     @cached_property
     def _least(self) -> list[Ints]:
-        """The least that frees whole GPUs for all tasks, of the jobs that are on one node: of the
-        lowest rank, of the two lowest, and so on.
+        """The least that frees whole GPUs for all tasks: of the lowest rank, of the two lowest, and
+        so on.
         """
-        session, tasks = self._search.session, self._search.actor.tasks
-        shapes = np.unique(session.snapshot.tasks.shape[tasks])
-        shape = session.snapshot.shapes[int(shapes[0])]
-        need = int(shape.request[GPU]) // GPU_UNIT
-        if len(shapes) > 1 or shape.is_shared or need == 0:
-            return []
-        free = free_amounts(session)[:, GPU] // GPU_UNIT
-        free = np.where(session.answers(shape).fits, free, 0).tolist()
-        found = []
-        for rank in range(self._ranks - 1, -1, -1):
-            givers = [giver for each in self._givers() if (giver := self._up_to(each, rank))]
-            taken = least_by_node(givers, free, need, len(tasks))
-            if taken is not None:
-                counts = dict(taken)
-                row = [counts.get(job, 0) for job in self._batches]
-                found.append(np.array([row], dtype=np.int64))
-        return found
-
-    def _givers(self) -> Iterator[Giver]:
-        """Jobs of which all that may go is on one node where they could make room."""
-        session = self._search.session
-        tasks, ledger = session.snapshot.tasks, session.ledger
-        may_use = session.answers(session.snapshot.shape_of(int(self._search.actor.tasks[0]))).fits
-        for job, batches in self._batches.items():
-            rows = [task for batch in batches for task in batch.tasks]
-            nodes = set(ledger.node[rows].tolist())
-            if len(nodes) > 1 or not may_use[min(nodes)]:
-                continue
-            gpus = [
-                int(session.snapshot.demand.request[tasks.shape[list(b.tasks)], GPU].sum())
-                for b in batches
-            ]
-            freed = np.cumsum([0, *gpus]) // GPU_UNIT
-            bills = self._growing_bill(batches)
-            cost = zip(
-                bills[:, : self._ranks].sum(axis=1).tolist(), bills[:, -2].tolist(), strict=True
-            )
-            yield Giver(job, min(nodes), freed.tolist(), list(cost))
-
-    def _up_to(self, giver: Giver, rank: int) -> Giver | None:
-        """As much of it as is of this rank or below; None: nothing."""
-        bills = self._growing_bill(self._batches[giver.job])
-        count = int((bills[:, :rank].sum(axis=1) == 0).sum())
-        if count < 2:
-            return None
-        return giver._replace(freed=giver.freed[:count], cost=giver.cost[:count])
+        session, jobs = self._search.session, np.array(list(self._batches), dtype=np.int64)
+        table = VictimTable(session, jobs, None, ranks_queues=True)
+        eligible = table.eligible(jobs)
+        row = {job: at for at, job in enumerate(self._batches)}
+        column = np.array([row[job] for job in table.unit_job.tolist()], dtype=np.int64)
+        return [
+            np.bincount(column[chosen], minlength=len(row))[np.newaxis]
+            for chosen in least_sets(session, table, eligible, self._search.actor.tasks)
+        ]
 
     def _growing_bill(self, batches: list[Batch]) -> Ints:
         """What it costs to take none of the batches, the first, the first two, and so on."""

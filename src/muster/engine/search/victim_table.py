@@ -59,11 +59,11 @@ class VictimTable:
         self.unit_job: Rows = np.repeat(ordered, per_job)
         self._start = _starts(sizes)
         is_core = np.append(np.diff(self.unit_job) != 0, True)[: len(self.unit_job)]
-        self._rank = victim_rank(session, self.unit_job, is_core)
+        self.rank: Ints = victim_rank(session, self.unit_job, is_core)
         self._is_shared: Bools = np.array(
             [shape.is_shared for shape in session.snapshot.shapes], dtype=np.bool_
         )
-        self.units = self._columns(self._rank if ranks_queues else np.zeros_like(self._rank))
+        self.units = self._columns(self.rank if ranks_queues else np.zeros_like(self.rank))
         self._queue: Rows = session.snapshot.jobs.queue[self.unit_job]
         self._one_level = np.zeros(len(self.unit_job), dtype=np.int64)
         self._levels: dict[bytes, Rows] = {}
@@ -74,8 +74,8 @@ class VictimTable:
         self._in_order: Units | None = None
         self._movable: tuple[int, Bools] | None = None
         """The version of the ledger when it was found out, and that."""
-        self.is_uniform = len(self._tasks) == len(self._rank) and all(
-            len(np.unique(column)) < 2 for column in (self._rank, self.units.unit_cost)
+        self.is_uniform = len(self._tasks) == len(self.rank) and all(
+            len(np.unique(column)) < 2 for column in (self.rank, self.units.unit_cost)
         )
         """All units are alike: then no order of taking them costs less than another."""
 
@@ -83,7 +83,7 @@ class VictimTable:
     def in_order(self) -> Units:
         """The same without a price, so that who comes first in the order goes first."""
         if self._in_order is None:
-            none, units = np.zeros_like(self._rank), self.units
+            none, units = np.zeros_like(self.rank), self.units
             order = np.lexsort((units.entry_unit, units.entry_node))
             self._in_order = units._replace(
                 entry_unit=units.entry_unit[order],
@@ -99,12 +99,12 @@ class VictimTable:
     def dearest_first(self, chosen: Bools) -> Rows:
         """The chosen units: the highest rank first, in it the largest, of the same the last."""
         rows = np.flatnonzero(chosen)
-        order = np.lexsort((-rows, -self.units.unit_cost[rows], -self._rank[rows]))
+        order = np.lexsort((-rows, -self.units.unit_cost[rows], -self.rank[rows]))
         return np.asarray(rows[order], dtype=np.int64)
 
     def takes_no_more(self, chosen: Bools, others: Bools) -> bool:
         """Whether of no priority and those above it more is chosen than by the others."""
-        priority = self._rank // 2
+        priority = self.rank // 2
         ours, theirs = (
             np.bincount(priority[each], self.units.unit_cost[each], priority.max() + 1)
             for each in (chosen, others)
@@ -275,7 +275,8 @@ def _taken_apart(session: Session, jobs: Rows) -> tuple[Ints, Ints, Rows]:
     snapshot = session.snapshot
     place = np.full(len(snapshot.jobs.live), -1, dtype=np.int64)
     place[jobs] = np.arange(len(jobs))
-    active = np.flatnonzero(IS_ACTIVE_ALLOCATED[session.ledger.status] & (snapshot.tasks.leaf >= 0))
+    is_held = IS_ACTIVE_ALLOCATED[session.ledger.status] & (snapshot.tasks.leaf >= 0)
+    active = np.flatnonzero(is_held & snapshot.tasks.live)
     of_job = place[snapshot.tasks.job[active]]
     active, of_job = active[of_job >= 0], of_job[of_job >= 0]
     held = np.bincount(of_job, minlength=len(jobs)).astype(np.int64)

@@ -5,17 +5,19 @@ from collections.abc import Callable
 import numpy as np
 
 from muster.engine.hooks import Dependence, NodeSubset, View
+from muster.engine.node_choice import NodeQuery, best_place
 from muster.engine.plugins.predicates.dynamic_filters import DynamicFilters
 from muster.engine.session import Eviction
 from muster.engine.statement import Statement
 from muster.engine.tiers.fold import Tiers
 from muster.engine.tiers.placing import keep_waiting, place_for, within_shard
 from muster.engine.tiers.plugins.predicates import Predicates
-from muster.model.ledger import EntryKind
+from muster.model.ledger import NO_SHARES, EntryKind
 from muster.model.shapes import Shape
 from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
 from muster.model.volumes import Volumes
 from muster.numerics.arrays import Floats, Ints, Rows
+from muster.numerics.place_victims import can_stay
 
 IS_RUNNING = (TaskStatus.RUNNING,)
 IS_EVICTABLE = (TaskStatus.RUNNING, TaskStatus.BOUND)
@@ -68,6 +70,8 @@ def fits_later(tiers: Tiers, task: int, node: int) -> bool:
     asked = request > 0
     if (free_later(tiers, node)[asked] < request[asked]).any():
         return False
+    if shares_later(tiers, task, node) is None:
+        return False
     session = tiers.session
     shape = session.snapshot.shape_of(task)
     if session.answers(shape).dependence not in _MOVES:
@@ -76,6 +80,40 @@ def fits_later(tiers: Tiers, task: int, node: int) -> bool:
     if session.policy.fits(shape, row, _MOVES)[0]:
         return True
     return _fits_without_leaving(tiers, shape, row)
+
+
+def shares_later(tiers: Tiers, task: int, node: int) -> Rows | None:
+    """The shared GPUs that the task would get on the node once all who leave have left, none where
+    it asks for none; None: there is no room on them.
+    """
+    session = tiers.session
+    shape = session.snapshot.shape_of(task)
+    if not shape.is_shared and not shape.gpu.claimed:
+        return NO_SHARES
+    only = np.zeros(len(session.snapshot.nodes), dtype=np.bool_)
+    only[node] = True
+    job = int(session.snapshot.tasks.job[task])
+    place = best_place(NodeQuery(session, job, task, NodeSubset(only), may_start=False))
+    return None if place is None else place.shares
+
+
+def wait_there(tiers: Tiers, statement: Statement, task: int, node: int) -> None:
+    """Let the task wait on a node on which it fits later."""
+    shares = shares_later(tiers, task, node)
+    assert shares is not None, "it fits later"
+    statement.pipeline(task, node, shares)
+
+
+def could_stay(tiers: Tiers, task: int) -> bool:
+    """Whether a task that was evicted has its old place still, without anybody else leaving."""
+    ledger = tiers.session.ledger
+    node = int(ledger.node[task])
+    if not would_do(tiers, task, node, []):
+        return False
+    shares = shares_later(tiers, task, node)
+    if shares is None:
+        return False
+    return len(shares) == 0 or bool(can_stay(ledger.handle, task, shares))
 
 
 def _fits_without_leaving(tiers: Tiers, shape: Shape, row: Rows) -> bool:

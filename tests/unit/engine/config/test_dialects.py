@@ -56,6 +56,11 @@ def test_a_conf_that_cannot_be_used_is_an_error_and_never_a_scheduler_without_ga
         _read("actions: elect\ntiers:\n- plugins: [{name: gang}]\n")
 
 
+def test_a_conf_of_nothing_but_unknown_plugins_names_them() -> None:
+    with pytest.raises(ConfigError, match=r'at least one plugin; .*no plugin "gangg" \(known are'):
+        _read("actions: allocate\ntiers:\n- plugins: [{name: gangg}]\n")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

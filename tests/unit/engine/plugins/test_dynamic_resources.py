@@ -344,6 +344,26 @@ def test_an_extended_resource_is_mapped_by_the_name_that_the_pod_asked_for() -> 
 
 def test_devices_of_extended_resources_are_freed_by_evicting_their_pods() -> None:
     """Of such a pod that runs, only a claim that was made for it says which devices it has."""
+    world = one_runs_by_name_and_one_waits()
+    assert world.fits(1) == [False, True]
+    world.post(0, 0, EntryKind.EVICT)
+    assert world.fits(1) == [True, True]
+    world.post(0, 0, EntryKind.EVICT, sign=-1)
+    assert world.fits(1) == [False, True]
+
+
+def test_a_pod_comes_back_only_to_devices_of_extended_resources_that_nobody_took() -> None:
+    world, evicted = one_runs_by_name_and_one_waits(), np.array([0])
+    world.post(0, 0, EntryKind.EVICT)
+    assert world.answers.can_return(evicted).tolist() == [True]
+    world.post(1, 0)
+    assert world.answers.can_return(evicted).tolist() == [False]
+    world.post(1, 0, sign=-1)
+    assert world.answers.can_return(evicted).tolist() == [True]
+
+
+def one_runs_by_name_and_one_waits() -> World:
+    """The first pod has both devices of node a; the second wants as many."""
     results = [
         {"request": "r", "driver": "gpu.example.com", "pool": "a", "device": name} for name in "01"
     ]
@@ -356,9 +376,4 @@ def test_devices_of_extended_resources_are_freed_by_evicting_their_pods() -> Non
     nics = {"example.com/nic": 2}
     runs = TaskRecord("t0", "t0", "x/j", request=nics, node="a", status=TaskStatus.RUNNING)
     waits = TaskRecord("t1", "t1", "x/j", request=nics)
-    world = World(objects(decode(ResourceClaim, json.dumps(made))), runs, waits)
-    assert world.fits(1) == [False, True]
-    world.post(0, 0, EntryKind.EVICT)
-    assert world.fits(1) == [True, True]
-    world.post(0, 0, EntryKind.EVICT, sign=-1)
-    assert world.fits(1) == [False, True]
+    return World(objects(decode(ResourceClaim, json.dumps(made))), runs, waits)

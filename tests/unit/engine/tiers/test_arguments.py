@@ -78,7 +78,6 @@ def test_a_filter_that_is_switched_off_keeps_nobody_from_a_node(
         ("deviceshare", "deviceshare.NodeLockEnable: true", "one write"),
         ("deviceshare", "deviceshare.AscendHAMiVNPUEnable: true", "NPUs are not served"),
         ("deviceshare", "deviceshare.KnownGeometriesCMName: x", "MIG mode"),
-        ("deviceshare", "deviceshare.GPUExclusiveRules: [{labelKey: x}]", "ask for whole ones"),
     ],
 )
 def test_an_argument_that_changes_nothing_is_said_to(plugin: str, arguments: str, why: str) -> None:

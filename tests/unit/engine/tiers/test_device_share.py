@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from tests.support.batch import NOW_S, Batch, bound, evicted, where
 
+from muster.engine.config.reader import ConfigError
 from muster.engine.cycle import CycleResult
 from muster.engine.profiles.known import parse_for
 from muster.engine.profiles.volcano import VOLCANO
@@ -190,6 +191,77 @@ def test_a_pod_says_which_cards_it_wants(note: str, text: str, node: str | None)
     found = where(told.run(_conf(f"deviceshare.VGPUEnable: true, {packs}")))
     assert found.get("p-0") in ((node,) if node != "old" else ("old", "new"))
     assert text != "a100" or found["p-0"] == "old"
+
+
+_APART = (
+    "deviceshare.VGPUEnable: true, "
+    "deviceshare.GPUExclusiveRules: [{work: training}, {work: batch, urgency: high}]"
+)
+
+
+_TRAINING: dict[str, Any] = {"labels": {"work": "training"}}
+
+
+def _card(result: CycleResult, pod: str) -> str:
+    return _notes(result, pod)[VGPU_IDS].partition(",")[0]
+
+
+def test_pods_of_one_rule_never_share_a_card_and_others_join_them() -> None:
+    told = Batch().queue("q").node("n1", 8, has=_HAS, cards=_TWO)
+    small = _asks({"memory": 100})
+    told.gang("train", "q", 0, waiting=3, labels={"work": "training"}, **small)
+    told.gang("other", "q", 0, waiting=2, labels={"work": "batch"}, **small)
+    told.gang("batch", "q", 0, waiting=3, labels={"work": "batch", "urgency": "high"}, **small)
+    result = told.run(_conf(_APART))
+    assert bound(result) == ["batch-0", "batch-1", "other-0", "other-1", "train-0", "train-1"]
+    assert {_card(result, "train-0"), _card(result, "train-1")} == {"GPU-a", "GPU-b"}
+    assert {_card(result, "batch-0"), _card(result, "batch-1")} == {"GPU-a", "GPU-b"}
+
+
+def test_a_card_is_kept_from_pods_of_the_rule_of_whoever_runs_there() -> None:
+    told = Batch().queue("q").node("n1", 8, has=_HAS, cards=_TWO)
+    small, rule = _asks({"memory": 100}), _TRAINING
+    held = {VGPU_IDS: "GPU-b,NVIDIA,100,0:"}
+    told.gang("old", "q", 1, on=["n1"], pods={"notes": held}, **small, **rule)
+    told.gang("wide", "q", 1, waiting=1, priority=9, **_asks({"number": 2, "memory": 9}), **rule)
+    told.gang("new", "q", 1, waiting=1, **_asks({"memory": 1}, {"memory": 1}), **rule)
+    result = told.run(_conf(_APART))
+    assert bound(result) == ["new-0"]
+    assert _notes(result, "new-0")[VGPU_IDS] == "GPU-a,NVIDIA,1,0:;GPU-a,NVIDIA,1,0:"
+
+
+def test_a_card_is_not_given_on_while_somebody_of_the_rule_who_leaves_is_still_on_it() -> None:
+    told = Batch().queue("q").node("n1", 8, has=_HAS, cards=_TWO[:1])
+    small, rule = _asks({"memory": 100}), _TRAINING
+    held = {VGPU_IDS: "GPU-a,NVIDIA,100,0:"}
+    told.gang("old", "q", 0, on=["n1"], pods={"notes": held}, **small, **rule)
+    told.tasks[-1] = msgspec.structs.replace(told.tasks[-1], status=TaskStatus.RELEASING)
+    told.gang("new", "q", 1, waiting=1, **small, **rule)
+    first = told.run(_conf(_APART))
+    assert bound(first) == []
+    told.tasks[:] = [one for one in told.tasks if one.name != "old-0"]
+    assert bound(told.run(_conf(_APART), now_s=NOW_S + 1, memory=first.memory)) == ["new-0"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ("[{}]", "GPUExclusiveRules[0]: must name a label"),
+        ("[{work: [a]}]", "GPUExclusiveRules[0].work: must be a string"),
+        ("{work: training}", "GPUExclusiveRules: must be a list"),
+    ],
+)
+def test_rules_that_cannot_be_meant_are_errors_that_name_them(rules: str, says: str) -> None:
+    arguments = f"deviceshare.VGPUEnable: true, deviceshare.GPUExclusiveRules: {rules}"
+    with pytest.raises(ConfigError) as error:
+        parse_for(VOLCANO, _conf(arguments), "conf")
+    assert says in str(error.value)
+
+
+def test_rules_about_parts_that_are_not_served_are_warned_of() -> None:
+    conf = _conf("deviceshare.GPUExclusiveRules: [{work: training}]")
+    (said,) = parse_for(VOLCANO, conf, "conf").no_effect
+    assert "deviceshare.VGPUEnable" in str(said)
 
 
 def test_the_older_plugin_finds_its_cards_by_number() -> None:

@@ -195,3 +195,55 @@ def test_pods_that_ask_for_nothing_start_with_their_gang_whatever_comes_before(
     result = told.run(conf)
     assert bound(result) == ["free-0", "mixed-0", "mixed-1", "mixed-2"]
     assert result.plan.nominations == ()
+
+
+def test_queues_that_are_above_each_other_stop_nobody_else() -> None:
+    told = _tree().queue("x", parent="y").queue("y", parent="x")
+    told.gang("lost", "x", 1, waiting=1).gang("good", "leaf", 2, waiting=2)
+    assert {"good-0", "good-1"} <= set(bound(told.run(_HIERARCHY)))
+
+
+@pytest.mark.parametrize("profile", ["volcano", "kube-batch"])
+def test_of_two_gangs_that_wait_the_one_whose_job_holds_less_goes_first(profile: str) -> None:
+    """In the first kube-batch the order of names hid the shares of gangs that were not ready."""
+    conf = "actions: allocate\ntiers:\n- plugins:\n  - name: gang\n- plugins:\n  - name: drf\n"
+    told = Batch().node("n1", 4).queue("a")
+    told.gang("a-rich", "a", 4, on=["n1"] * 2, waiting=2).gang("z-poor", "a", 2, waiting=2)
+    assert bound(told.run(conf, profile)) == ["z-poor-0", "z-poor-1"]
+
+
+def test_an_answer_of_nobody_in_an_early_tier_is_final() -> None:
+    """gang keeps all members, drf of the next tier would give some: Volcano asks it then."""
+    conf = (
+        "actions: preempt\ntiers:\n- plugins:\n  - name: gang\n"
+        "- plugins:\n  - name: drf\n  - name: predicates\n"
+    )
+    told = Batch().node("n1", 4).queue("a")
+    told.gang("rigid", "a", 4, on=["n1"] * 4).gang("new", "a", 1, waiting=1, priority=10)
+    assert evicted(told.run(conf)) == []
+    freed = Batch().node("n1", 4).queue("a")
+    freed.gang("elastic", "a", 0, on=["n1"] * 4).gang("new", "a", 1, waiting=1, priority=10)
+    assert len(evicted(freed.run(conf))) == 1
+
+
+def test_the_probe_of_rigid_and_elastic_victims_of_many_jobs() -> None:
+    """A tenth of a full cluster is wanted: whole gangs go for it, or just as many single pods."""
+    for action, minimum, gone in (
+        ("preempt", 1, 8),
+        ("reclaim", 1, 8),
+        ("preempt", 10, 0),
+        ("reclaim", 10, 0),
+        ("gangpreempt", 10, 10),
+        ("gangreclaim", 10, 10),
+    ):
+        told = Batch().queue("a").queue("b")
+        for number in range(8):
+            told.node(f"n{number}", 10)
+            on = [f"n{number}"] * 10
+            told.gang(f"g{number}", "a", minimum, on=on, phase="Running")
+        queue = "b" if "reclaim" in action else "a"
+        told.gang("new", queue, 8, waiting=8, priority=10)
+        result = told.run(_RECLAIM.replace('"reclaim"', f'"{action}"'))
+        assert len(evicted(result)) == gone, (action, minimum)
+        whole = {one.job for one in result.plan.evictions}
+        assert minimum == 1 or len(whole) * 10 == gone, "no gang is cut"

@@ -13,7 +13,7 @@ import numpy as np
 
 from muster.engine.session import Eviction, Session
 from muster.engine.statement import Statement
-from muster.engine.tiers.evicting import IS_EVICTABLE
+from muster.engine.tiers.evicting import IS_EVICTABLE, could_stay
 from muster.engine.tiers.fold import Tiers, tiers_of
 from muster.engine.tiers.groups import IS_HELD, SubJob
 from muster.engine.tiers.hyper_nodes import CLUSTER
@@ -136,11 +136,9 @@ def _let_stay(tiers: Tiers, statement: Statement) -> None:
     job_of, victims = groups.snapshot.tasks.job, tiers.session.evictions
     mine = [task for task in statement.entries().task.tolist() if ledger.is_evicted_here(task)]
     for task in reversed([task for task in dict.fromkeys(mine) if task in victims]):
-        job, node = int(job_of[task]), int(ledger.node[task])
-        request = groups.task_request(task)
-        free = ledger.idle[node] + ledger.releasing[node]
+        job = int(job_of[task])
         held = len(groups.in_status(job, IS_HELD))
-        if (free >= request).all() and held + 1 > groups.minimum(job):
+        if held + 1 > groups.minimum(job) and could_stay(tiers, task):
             statement.restore(task)
 
 
@@ -156,7 +154,9 @@ def _bundles(
         there = [
             task
             for task in groups.tasks(other).tolist()
-            if ledger.status[task] in IS_EVICTABLE and groups.pod(task).is_preemptable
+            if ledger.status[task] in IS_EVICTABLE
+            and ledger.node[task] >= 0
+            and groups.pod(task).is_preemptable
         ]
         named = tiers.evictable(action, job, there)
         inside = [task for task in named if nodes[int(ledger.node[task])]]

@@ -16,6 +16,7 @@ from muster.engine.tiers.evicting import (
     nodes_by_score,
     place_at_once,
     settle,
+    wait_there,
     would_do,
 )
 from muster.engine.tiers.fold import Tiers, tiers_of
@@ -128,7 +129,7 @@ class _Preemption:
             evict(tiers, statement, todo.pop(0), NAME, task)
             fits = self._fits(task, node)
         if fits:
-            statement.pipeline(task, node)
+            wait_there(tiers, statement, task, node)
         else:
             statement.rollback(checkpoint)
         return fits
@@ -155,7 +156,7 @@ class _Preemption:
         _, node, victims = best
         for victim in victims:
             evict(tiers, statement, victim, NAME, task)
-        statement.pipeline(task, node)
+        wait_there(tiers, statement, task, node)
         return True
 
     def _least(

@@ -13,6 +13,7 @@ from muster.engine.tiers.evicting import (
     nodes_by_score,
     place_at_once,
     settle,
+    wait_there,
     would_do,
 )
 from muster.engine.tiers.fold import Tiers, tiers_of
@@ -95,7 +96,7 @@ def _make_room(tiers: Tiers, on_nodes: NodeTasks, statement: Statement, task: in
         while todo and not fits_later(tiers, task, node):
             evict(tiers, statement, todo.pop(0), NAME, task)
         if fits_later(tiers, task, node):
-            statement.pipeline(task, node)
+            wait_there(tiers, statement, task, node)
             return True
         statement.rollback(checkpoint)
     return False

@@ -26,6 +26,18 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class CardPlace:
+    """What a pod has of a node's cards, and the rules that keep others of its kind from them."""
+
+    parts: Parts
+    rules: tuple[int, ...] = ()
+
+    @property
+    def cards(self) -> set[int]:
+        return {part.card for container in self.parts for part in container}
+
+
+@dataclass(frozen=True, slots=True)
 class Fit:
     """Where a pod would go on some nodes."""
 
@@ -37,7 +49,8 @@ class Fit:
 class CardTable:
     """What is held of every card."""
 
-    def __init__(self, cards: Sequence[Sequence[Card]], policy: str) -> None:
+    def __init__(self, cards: Sequence[Sequence[Card]], policy: str, rules: int = 0) -> None:
+        """`rules`: how many kinds of pods there are of which two never share a card."""
         self.cards, self._policy = cards, policy
         shape = (len(cards), max((len(each) for each in cards), default=0))
         self._memory: Ints = np.zeros(shape, np.int64)
@@ -48,46 +61,58 @@ class CardTable:
                 self._slots[row, at] = card.slots
         self._held: Ints = np.zeros((3, *shape), np.int64)
         """Memory, cores, pods."""
+        self._ruled: Ints = np.zeros((rules, *shape), np.int64)
+        """Pods of each rule."""
 
-    def charge(self, node: int, parts: Parts, sign: int) -> None:
+    def charge(self, node: int, place: CardPlace, sign: int) -> None:
         """Count the parts as held (1), or as free again (-1)."""
-        for container in parts:
+        for container in place.parts:
             for part in container:
                 amounts = (part.memory_mib, part.cores, 1)
                 self._held[:, node, part.card] += np.array(amounts, np.int64) * sign
+                self._ruled[list(place.rules), node, part.card] += sign
 
-    def is_overfull(self, node: int, parts: Parts, besides: Sequence[Parts]) -> bool:
-        """Whether a card of these parts would have too much on it with `besides` there too."""
+    def is_overfull(self, node: int, place: CardPlace, besides: Sequence[CardPlace]) -> bool:
+        """Whether a card of the place would have too much on it with `besides` there too, or two
+        pods of one rule.
+        """
         if not besides:
             return False
-        mine = {part.card for container in parts for part in container}
+        mine = place.cards
+        for each in besides:
+            if mine & each.cards and not set(place.rules).isdisjoint(each.rules):
+                return True
         there = self._held[:, node].copy()
-        for part in (part for each in besides for container in each for part in container):
+        for part in (part for each in besides for container in each.parts for part in container):
             if part.card in mine:
                 there[:, part.card] += (part.memory_mib, part.cores, 1)
         most = np.stack((self._memory[node], np.full_like(there[1], _WHOLE), self._slots[node]))
         return bool((there > most)[:, sorted(mine)].any())
 
-    def place(self, asks: Sequence[Ask], node: int) -> Parts | None:
+    def place(self, asks: Sequence[Ask], node: int, rules: tuple[int, ...]) -> CardPlace | None:
         """What a pod would get on a node; None where it does not fit."""
-        fit = self.fit(asks, np.array([node], np.int64))
+        fit = self.fit(asks, np.array([node], np.int64), rules)
         if not fit.is_feasible[0]:
             return None
-        return tuple(
+        parts = tuple(
             tuple(
                 Part(at, ask.memory_mib or int(self._memory[node, at]), ask.cores)
                 for at in np.flatnonzero(chosen[0])[::-1].tolist()
             )
             for ask, chosen in zip(asks, fit.chosen, strict=True)
         )
+        return CardPlace(parts, rules)
 
-    def fit(self, asks: Sequence[Ask], rows: Rows) -> Fit:
-        """Container by container, each on the best cards that those before it leave."""
+    def fit(self, asks: Sequence[Ask], rows: Rows, rules: Sequence[int] = ()) -> Fit:
+        """Container by container, each on the best cards that those before it leave, and none that
+        a pod of one of the rules has.
+        """
         memory, slots, held = self._memory[rows], self._slots[rows], self._held[:, rows].copy()
+        is_open = (self._ruled[list(rules)][:, rows] == 0).all(axis=0)
         feasible, chosen, score = np.ones(len(rows), np.bool_), [], np.zeros(len(rows))
         for ask in asks:
             wanted = np.where(ask.memory_mib, ask.memory_mib, memory)
-            takes = _takes(ask, wanted, memory, slots, held)
+            takes = _takes(ask, wanted, memory, slots, held) & is_open
             feasible &= takes.sum(axis=1) >= ask.cards
             mine = self._best(takes, held[0], ask.cards)
             score += np.where(mine, self._worth(held, wanted, memory), 0.0).sum(axis=1)

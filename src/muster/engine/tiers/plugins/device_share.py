@@ -13,10 +13,10 @@ from muster.engine.config.reader import Reader
 from muster.engine.held_places import HeldPlaces
 from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plan import POD_ANNOTATIONS, Bind
-from muster.engine.tiers.plugins.card_table import BINPACK, SPREAD, Ask, CardTable
+from muster.engine.tiers.plugins.card_table import BINPACK, SPREAD, Ask, CardPlace, CardTable
 from muster.engine.tiers.rules import Rules, TieredPlugin
 from muster.model import cards
-from muster.model.cards import Parts, parts_held, written
+from muster.model.cards import parts_held, written
 from muster.model.constraint_terms import ContainerKind
 from muster.model.ledger import Entries
 from muster.model.reasons import Reason, Refusal
@@ -24,9 +24,11 @@ from muster.model.shapes import Shape
 from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
+Labels = Mapping[str, str]
 _FULL = 100.0
 _WHOLE = 100
 _VGPU, _MEMORY, _NUMBER = "VGPUEnable", "GPUSharingEnable", "GPUNumberEnable"
+_RULES = "GPUExclusiveRules"
 _SWITCH_OF = {
     cards.VGPU_NUMBER: _VGPU,
     cards.VGPU_MEMORY: _VGPU,
@@ -39,8 +41,6 @@ _SHARED_MODE = "hami-core"
 _UNUSED = {
     "NodeLockEnable": "a pod's cards are written with its node in one write, nodes are not locked",
     "VGPUPodGroupDeviceSpread": "pods of a group may share a card",
-    "GPUExclusiveRules": "pods of the same labels may share a card: "
-    "those that must not ask for whole ones",
     "AscendMindClusterVNPUEnable": "parts of NPUs are not served",
     "AscendHAMiVNPUEnable": "parts of NPUs are not served",
     "KnownGeometriesCMName": "cards in MIG mode are not cut into parts here",
@@ -54,7 +54,7 @@ class DeviceShare:
     name = "deviceshare"
 
     def __init__(self, arguments: Reader) -> None:
-        known = (_VGPU, _MEMORY, _NUMBER, "SchedulePolicy", "ScheduleWeight", *_UNUSED)
+        known = (_VGPU, _MEMORY, _NUMBER, _RULES, "SchedulePolicy", "ScheduleWeight", *_UNUSED)
         arguments.allow_only(f"deviceshare.{name}" for name in known)
         switches = [n for n in (_VGPU, _MEMORY, _NUMBER) if _key(arguments, n).flag(False)]
         self._on = frozenset(switches[:1])
@@ -62,30 +62,53 @@ class DeviceShare:
             _key(arguments, extra).has_no_effect(f"only one may be on, and {switches[0]} is")
         self._policy = _key(arguments, "SchedulePolicy").choice(("", BINPACK, SPREAD), "")
         self._weight = _key(arguments, "ScheduleWeight").integer(0)
+        self._rules = _exclusive_rules(_key(arguments, _RULES))
+        if self._rules and _VGPU not in self._on:
+            _key(arguments, _RULES).has_no_effect(f"only parts that deviceshare.{_VGPU} serves")
         for name, why in _UNUSED.items():
             if not _key(arguments, name).is_absent:
                 _key(arguments, name).has_no_effect(why)
 
     def open(self, view: View) -> SessionPlugin:
-        return _Cards(view, self._on, self._policy, float(max(self._weight, 0)))
+        rules = self._rules if _VGPU in self._on else ()
+        return _Cards(view, self._on, self._policy, float(max(self._weight, 0)), rules)
 
 
 def _key(arguments: Reader, name: str) -> Reader:
     return arguments.key(f"deviceshare.{name}")
 
 
+def _exclusive_rules(reader: Reader) -> tuple[Labels, ...]:
+    """Labels of the pods of which no two share a card, rule by rule."""
+    rules = []
+    for each in reader.elements():
+        labels = {name: value.text() for name, value in each.items()}
+        if not labels:
+            raise each.wrong("must name a label and its value, such as {workload: training}")
+        rules.append(labels)
+    return tuple(rules)
+
+
 class _Cards(TieredPlugin):
-    def __init__(self, view: View, on: frozenset[str], policy: str, weight: float) -> None:
-        self._view, self._on, self._weight = view, on, weight
+    def __init__(
+        self,
+        view: View,
+        on: frozenset[str],
+        policy: str,
+        weight: float,
+        rules: Sequence[Labels],
+    ) -> None:
+        self._view, self._on, self._weight, self._rules = view, on, weight, rules
         self._snapshot = view.snapshot
-        self._table = CardTable([node.cards for node in view.snapshot.nodes.records], policy)
+        nodes = [node.cards for node in view.snapshot.nodes.records]
+        self._table = CardTable(nodes, policy, len(rules))
         self._columns = {
             column: name
             for column, name in enumerate(view.snapshot.axis.names)
             if name in cards.PARTS
         }
         self._asks: dict[int, tuple[Ask, ...]] = {}
-        self._held: HeldPlaces[Parts] = HeldPlaces(self)
+        self._held: HeldPlaces[CardPlace] = HeldPlaces(self)
         self._enter_placed()
 
     def begin(self, tiers: Rules) -> None:
@@ -121,17 +144,34 @@ class _Cards(TieredPlugin):
 
     def looks_at_tasks(self, job: int) -> bool:
         tasks = self._groups.tasks(job).tolist()
-        return any(not _WISHES.isdisjoint(self._groups.pod(task).notes) for task in tasks)
+        return any(
+            not _WISHES.isdisjoint(self._groups.pod(task).notes) or self._rules_of(task)
+            for task in tasks
+        )
 
     def task_nodes(self, task: int) -> Bools:
-        """Nodes that have no card of a kind that the pod does not want."""
-        notes = self._groups.pod(task).notes
-        nodes = self._table.cards
+        """Nodes that have no card of a kind that the pod does not want, and enough of those that
+        no pod of a rule of its own has.
+        """
+        notes, nodes = self._groups.pod(task).notes, self._table.cards
+        open_to = self._open_nodes(task)
         if _WISHES.isdisjoint(notes):
-            return np.ones(len(nodes), np.bool_)
+            return open_to
         is_shared = notes.get(_MODE, _SHARED_MODE) == _SHARED_MODE
         found = [is_shared and all(_is_wanted(c.maker, notes) for c in each) for each in nodes]
-        return np.array(found, np.bool_)
+        return open_to & np.array(found, np.bool_)
+
+    def _open_nodes(self, task: int) -> Bools:
+        rules, rows = self._rules_of(task), np.arange(len(self._table.cards))
+        asks = self._asks_of(self._snapshot.shape_of(task)) if rules else ()
+        return self._table.fit(asks, rows, rules).is_feasible
+
+    def _rules_of(self, task: int) -> tuple[int, ...]:
+        """The rules of which the pod has every label."""
+        if not self._rules:
+            return ()
+        labels = self._snapshot.tasks.records[task].labels.items()
+        return tuple(at for at, rule in enumerate(self._rules) if rule.items() <= labels)
 
     # -- what pods hold ------------------------------------------------------------------
 
@@ -141,11 +181,11 @@ class _Cards(TieredPlugin):
     def counts(self, node: int) -> bool:
         return bool(self._table.cards[node])
 
-    def chosen(self, task: int, node: int) -> Parts | None:
+    def chosen(self, task: int, node: int) -> CardPlace | None:
         asks = self._asks_of(self._snapshot.shape_of(task))
-        return self._table.place(asks, node) if asks else None
+        return self._table.place(asks, node, self._rules_of(task)) if asks else None
 
-    def charge(self, node: int, place: Parts, sign: int) -> None:
+    def charge(self, node: int, place: CardPlace, sign: int) -> None:
         self._table.charge(node, place, sign)
 
     def annotate(self, binds: Sequence[Bind]) -> Sequence[Mapping[str, object] | None]:
@@ -156,20 +196,20 @@ class _Cards(TieredPlugin):
         """None while somebody who leaves is on a card that has no room for both."""
         if task not in self._held.by_task:
             return {}
-        node, parts = self._held.by_task[task]
-        if self._table.is_overfull(node, parts, self._leaving(node)):
+        node, place = self._held.by_task[task]
+        if self._table.is_overfull(node, place, self._leaving(node)):
             return None
         name = self._snapshot.nodes.records[node].name
-        notes = written(parts, self._table.cards[node], name, self._view.now_s)
+        notes = written(place.parts, self._table.cards[node], name, self._view.now_s)
         return {POD_ANNOTATIONS: notes}
 
-    def _leaving(self, node: int) -> list[Parts]:
+    def _leaving(self, node: int) -> list[CardPlace]:
         """What those have there who are asked to go, and have not gone."""
         status, tasks = self._view.ledger.status, self._snapshot.tasks
         leaves = (status == TaskStatus.RELEASING) | (status == TaskStatus.STUCK_IN_RELEASING)
         rows = np.flatnonzero(tasks.live & (tasks.node == node) & leaves)
-        found = (self._parts_of(task, node) for task in rows.tolist())
-        return [parts for parts in found if parts is not None]
+        found = (self._place_of(task, node) for task in rows.tolist())
+        return [place for place in found if place is not None]
 
     def _enter_placed(self) -> None:
         tasks = self._snapshot.tasks
@@ -177,14 +217,15 @@ class _Cards(TieredPlugin):
         for task in np.flatnonzero(there).tolist():
             node = int(tasks.node[task])
             if self.counts(node):
-                self._held.take(task, node, self._parts_of(task, node))
+                self._held.take(task, node, self._place_of(task, node))
 
-    def _parts_of(self, task: int, node: int) -> Parts | None:
+    def _place_of(self, task: int, node: int) -> CardPlace | None:
         """What is written on a placed pod."""
         record = self._snapshot.tasks.records[task]
         if record.terms is None:
             return None
-        return parts_held(record.terms.notes, self._table.cards[node], record.request)
+        parts = parts_held(record.terms.notes, self._table.cards[node], record.request)
+        return None if parts is None else CardPlace(parts, self._rules_of(task))
 
     def _asks_of(self, shape: Shape) -> tuple[Ask, ...]:
         found = self._asks.get(shape.row)
