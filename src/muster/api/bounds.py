@@ -112,6 +112,11 @@ and anybody who may write a claim may write ten thousand."""
 GRACE_BELIEVED_MAX_S: Final = 3_600
 """How long a pod that was asked to leave is expected to, at most, whatever grace it was given. Then
 its room is no longer waited for."""
+
+REPLICAS_MAX: Final = 100
+"""Replicas of one of our own services. Two or three are enough: of most of them one works and the
+others wait, and all of them watch the whole cluster."""
+
 COUNT_MAX: Final = 2**31 - 1
 """What Kubernetes has room for where it counts: replicas, members, priorities. The schemas of our
 kinds say so too; an object that came past them must still fit the columns of the scheduler."""

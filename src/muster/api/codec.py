@@ -58,6 +58,9 @@ class Page(Generic[ObjectT]):
     continue_token: str = ""
     remaining: int = 0
     """How many come after this page, where the server says so."""
+    api_version: str = ""
+    kind: str = ""
+    """What the server says that it is a list of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ def decode_page(struct: type[ObjectT], data: Json) -> Page[ObjectT]:
         listed = _list_decoder(struct).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _decode_item_by_item(struct, data)
-    return _page(listed.metadata, list(listed.items))
+    return _page(listed, list(listed.items))
 
 
 def early_continue_token(data: bytes) -> str:
@@ -205,11 +208,15 @@ class _ListMeta(Struct):
 
 
 class _RawList(Struct):
+    api_version: str = ""
+    kind: str = ""
     metadata: _ListMeta = _ListMeta()
     items: tuple[msgspec.Raw, ...] = ()
 
 
 class _Listed(Struct, Generic[T]):
+    api_version: str = ""
+    kind: str = ""
     metadata: _ListMeta = _ListMeta()
     items: tuple[T, ...] = ()
 
@@ -316,14 +323,22 @@ def _without_nulls(plain: Any) -> Any:
     return plain
 
 
-def _page(meta: _ListMeta, objects: list[ObjectT]) -> Page[ObjectT]:
-    remaining = meta.remaining_item_count or 0
-    return Page(objects, [], meta.resource_version, meta.continue_token, remaining)
+def _page(listed: _Listed[Any] | _RawList, objects: list[ObjectT]) -> Page[ObjectT]:
+    meta = listed.metadata
+    return Page(
+        objects,
+        [],
+        meta.resource_version,
+        meta.continue_token,
+        meta.remaining_item_count or 0,
+        listed.api_version,
+        listed.kind,
+    )
 
 
 def _decode_item_by_item(struct: type[ObjectT], data: Json) -> Page[ObjectT]:
     raw = decode(_RawList, data)
-    page: Page[ObjectT] = _page(raw.metadata, [])
+    page: Page[ObjectT] = _page(raw, [])
     for item in raw.items:
         try:
             page.objects.append(decode(struct, item))

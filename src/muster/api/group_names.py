@@ -2,19 +2,61 @@
 
 import fnmatch
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
+
+from muster.api import names
+from muster.api.meta import ObjectMeta
 
 _UID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _KEY: Final = re.compile(r"[a-z0-9-]+/[a-z0-9.-]+")
 _OWNED: Final = re.compile(rf"pg-(.+)-{_UID}")
 _IN_TEXT: Final = re.compile(rf"\bpg-([a-z0-9.-]+?)-{_UID}\b")
+_UNPRINTABLE: Final = re.compile(
+    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+_OF_LABELS: Final = (
+    ("spark-app-name", "SparkApplication"),
+    ("workflows.argoproj.io/workflow", "Workflow"),
+    ("serving.knative.dev/service", "Service"),
+)
+"""Labels of operators on what they make: the name of what people submitted, and its kind."""
+_OF_GANG: Final = "app.kubernetes.io/part-of"
+"""On Grove's gangs: the set that they belong to. On other objects people write it themselves."""
+_OF_CRON_JOB: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+"""On the Jobs of a CronJob: each is called by it, and by the minute."""
+_MINUTE: Final = re.compile(r"-[0-9]+$")
+_TOP_NAME: Final = re.compile(r'^name: "?([^"\n]+)', re.MULTILINE)
+_TOP_KIND: Final = re.compile(r'^kind: "?([^"\n]+)', re.MULTILINE)
 
 
 def owner_name(group: str) -> str:
     """The owner's, without its uid; of another group its own."""
     owned = _OWNED.fullmatch(group)
     return owned[1] if owned else group
+
+
+def known_as(group: ObjectMeta) -> tuple[str, ...]:
+    """KIND/NAME of what people submitted, where the name of the group does not tell it; the first
+    is what they call it."""
+    own = owner_name(group.name)
+    found = dict.fromkeys(_submitted(group))
+    return tuple(one for one in found if one.partition("/")[2] != own)
+
+
+def _submitted(group: ObjectMeta) -> Iterator[str]:
+    for label, of_kind in _OF_LABELS:
+        if labelled := group.labels.get(label):
+            yield f"{of_kind}/{labelled}"
+    text = group.annotations.get(names.ANNOTATION_TOP_OWNER, "")
+    name, kind = _TOP_NAME.search(text), _TOP_KIND.search(text)
+    if name and kind:
+        if kind[1] == "Job" and _OF_CRON_JOB in group.annotations:
+            yield f"CronJob/{_MINUTE.sub('', name[1])}"
+        if kind[1] == "PodGang" and _OF_GANG in group.labels:
+            yield f"PodCliqueSet/{group.labels[_OF_GANG]}"
+        yield f"{kind[1]}/{name[1]}"
+    yield from (f"{owner.kind}/{owner.name}" for owner in group.owner_references)
 
 
 def group_meant(key: str, known: Collection[str]) -> str:
@@ -35,5 +77,16 @@ def groups_of(key: str) -> str:
 
 
 def for_people(text: str) -> str:
-    """A key or a sentence as people read it: groups called by their owners, as they are typed."""
-    return _IN_TEXT.sub(r"\1", text) if "pg-" in text else text
+    """A key or a sentence as people read it: groups called by their owners, as they are typed, and
+    nothing that a tenant wrote to move the cursor, to paint, or to turn words round."""
+    found = _IN_TEXT.sub(r"\1", text) if "pg-" in text else text
+    return _UNPRINTABLE.sub(_spelt, found)
+
+
+def in_one_line(text: str) -> str:
+    """The same, where a line is a row: nobody writes rows of his own."""
+    return for_people(text).replace("\n", "\\n")
+
+
+def _spelt(letter: re.Match[str]) -> str:
+    return letter[0].encode("unicode_escape").decode()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from muster.api import coordination, core, devices, storage, volcano, volcano_batch
+from muster.api import coordination, core, devices, storage, volcano, volcano_batch, volcano_flow
 from muster.api.bindrequest import BindRequest
 from muster.api.config import Config
 from muster.api.meta import Struct
@@ -104,10 +104,24 @@ NUMATOPOLOGY: Final = _kind(Numatopology, "nodeinfo.volcano.sh", "v1alpha1")
 VOLCANO_JOB: Final = _kind(volcano_batch.Job, "batch.volcano.sh", "v1alpha1", True)
 VOLCANO_CRON_JOB: Final = _kind(volcano_batch.CronJob, "batch.volcano.sh", "v1alpha1", True)
 VOLCANO_COMMAND: Final = _kind(volcano_batch.Command, "bus.volcano.sh", "v1alpha1", True)
+VOLCANO_JOB_FLOW: Final = _kind(volcano_flow.JobFlow, "flow.volcano.sh", "v1alpha1", True)
+VOLCANO_JOB_TEMPLATE: Final = _kind(volcano_flow.JobTemplate, "flow.volcano.sh", "v1alpha1", True)
 RESOURCE_QUOTA: Final[Kind[dict[str, object]]] = Kind(
     dict, "", "v1", "ResourceQuota", "resourcequotas", True
 )
 """As it came: a plugin of Volcano's reads amounts of any resource out of it."""
+CLUSTER_TRAINING_RUNTIME: Final[Kind[dict[str, object]]] = Kind(
+    dict,
+    "trainer.kubeflow.org",
+    "v1alpha1",
+    "ClusterTrainingRuntime",
+    "clustertrainingruntimes",
+    False,
+)
+TRAINING_RUNTIME: Final[Kind[dict[str, object]]] = Kind(
+    dict, "trainer.kubeflow.org", "v1alpha1", "TrainingRuntime", "trainingruntimes", True
+)
+"""What a TrainJob that names it is made of."""
 JOB_POD: Final = Kind(volcano_batch.JobPod, "", "v1", "Pod", "pods", True)
 """A pod with what the controller of its job needs to know."""
 

@@ -250,7 +250,12 @@ class HyperNodeSpec(Struct):
     members: tuple[Member, ...] = ()
 
 
+class HyperNodeStatus(Struct):
+    node_count: Annotated[int, Schema("Nodes below it, those of its members included.")] = 0
+
+
 class HyperNode(ApiObject):
     """Nodes, or HyperNodes, that are near each other."""
 
     spec: HyperNodeSpec = HyperNodeSpec()
+    status: HyperNodeStatus = HyperNodeStatus()

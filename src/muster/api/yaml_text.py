@@ -32,6 +32,13 @@ def read_yaml_all(text: str | bytes) -> list[Any]:
     return [one for one in yaml.load_all(text, Loader=_READER) if one is not None]
 
 
+def yaml_nodes(text: str) -> yaml.Node | None:
+    """Where in a text its values stand; raises `yaml.YAMLError`."""
+    _check(text)
+    found: yaml.Node | None = yaml.compose(text)
+    return found
+
+
 def _check(text: str | bytes) -> None:
     """Count the values as if every alias were what it names."""
     counts = [0]

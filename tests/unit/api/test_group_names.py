@@ -4,7 +4,8 @@ import sqlite3
 
 import pytest
 
-from muster.api.group_names import for_people, group_meant, groups_of, owner_name
+from muster.api.group_names import for_people, group_meant, groups_of, in_one_line, owner_name
+from muster.cli.tables import Column, table_lines
 
 _UID = "0a1b2c3d-0000-4000-8000-00000000000f"
 _OTHER = "1a1b2c3d-0000-4000-8000-00000000000f"
@@ -22,6 +23,26 @@ _OTHER = "1a1b2c3d-0000-4000-8000-00000000000f"
 )
 def test_a_group_that_was_made_for_an_owner_is_called_by_it(text: str, shown: str) -> None:
     assert for_people(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("held\x1b[2J\x1b]0;root\x07", r"held\x1b[2J\x1b]0;root\x07"),
+        ("a\rb\x00\x9b31m\x7f", r"a\rb\x00\x9b31m\x7f"),
+        ("\u202eerom on", r"\u202eerom on"),
+        ("größer, 训练\nnext", "größer, 训练\nnext"),
+    ],
+)
+def test_what_tenants_write_moves_no_cursor(written: str, shown: str) -> None:
+    assert for_people(written) == shown
+
+
+def test_what_tenants_write_makes_no_row_of_a_table() -> None:
+    column = Column("NAME", lambda row: str(row["name"]))
+    lines = table_lines([column], [{"name": "q\nadmin  Running"}])
+    assert lines == ["NAME", r"q\nadmin  Running"]
+    assert in_one_line("plain") == "plain"
 
 
 def test_an_owner_is_known_by_the_name_of_its_group() -> None:

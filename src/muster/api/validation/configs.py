@@ -5,7 +5,10 @@ from typing import Any, Final
 
 import msgspec
 
+from muster.api.bounds import REPLICAS_MAX
+from muster.api.codec import builtins
 from muster.api.config import Config, Image, PrometheusConfig
+from muster.api.config_defaults import defaulted_config
 from muster.api.meta import Struct
 from muster.api.names import DEFAULT
 from muster.api.quantity import BadQuantity, Quantity
@@ -21,7 +24,9 @@ from muster.api.validation.problems import (
 from muster.api.validation.shards import prometheus_duration_s
 
 _PORTS: Final = frozenset({"port", "targetPort", "probePort", "metricsPort"})
-_COUNTS: Final = frozenset({"replicas", "replicaCount", "qps", "burst", "maxConcurrentReconciles"})
+_REPLICAS: Final = frozenset({"replicas", "replicaCount"})
+_ABOVE_0: Final = frozenset({"qps", "burst", "maxConcurrentReconciles", "allocationTimeout"})
+_SHARES: Final = frozenset({"gpuMemoryToFractionRatio"})
 _PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
 
 
@@ -32,6 +37,7 @@ def config_problems(config: Config) -> Problems:
         yield warning("metadata.name", message, f"name it {DEFAULT.config}")
     yield from _number_problems("spec", config.spec)
     yield from _key_problems(config)
+    yield from _webhook_port_problems(config)
     yield from _pair_problems(config)
     if config.spec.prometheus is not None:
         yield from _prometheus_problems(config.spec.prometheus)
@@ -46,8 +52,12 @@ def _number_problems(path: str, struct: Struct) -> Problems:
             yield from _number_problems(where, value)
         elif name in _PORTS and value is not None and not 0 < value < 65536:
             yield Problem(where, f"{value} is no port", "write 1 to 65535")
-        elif name in _COUNTS and value is not None and value < 0:
-            yield Problem(where, f"{value} is negative", "write 0 or more")
+        elif name in _REPLICAS and value is not None and not 0 <= value <= REPLICAS_MAX:
+            yield Problem(where, f"{value} replicas cannot be", f"write 0 to {REPLICAS_MAX}")
+        elif name in _ABOVE_0 and value is not None and value < 1:
+            yield Problem(where, f"{value} is not above 0", "write 1 or more, or leave it out")
+        elif name in _SHARES and value is not None and not 0 < value <= 1:
+            yield Problem(where, f"{value:g} is no part of a GPU", "write more than 0, at most 1")
 
 
 def _fields(struct: Struct) -> Iterator[tuple[str, Any]]:
@@ -67,6 +77,14 @@ def _key_problems(config: Config) -> Problems:
         elif not is_dns_label(name):
             message = f"{name!r} is no DNS label, and the Services of shards are called after it"
             yield Problem(path, message, "use lower-case letters, digits and -")
+
+
+def _webhook_port_problems(config: Config) -> Problems:
+    """One process answers both."""
+    webhook = builtins(defaulted_config(config).spec)["admission"]["webhook"]
+    if (port := webhook["metricsPort"]) == webhook["targetPort"]:
+        path = "spec.admission.webhook.metricsPort"
+        yield Problem(path, f"{port} is targetPort, too", "give each a port of its own")
 
 
 def _pair_problems(config: Config) -> Problems:

@@ -1,7 +1,6 @@
 """Shards: strategies, windows, budgets and names that the scheduler will understand."""
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from muster.api.defaulting import (
@@ -49,15 +48,12 @@ def shard_problems(shard: SchedulingShard) -> Problems:
         yield from _usage_problems(spec.usage_db_config)
 
 
-def shards_problems(shards: Mapping[str, SchedulingShard]) -> Problems:
-    """Shards that claim the same nodes."""
-    owner: dict[str, str] = {}
-    for name, shard in sorted(shards.items()):
-        value = shard.spec.partition_label_value
-        if value in owner:
-            message = f"shard {name} claims the same nodes as shard {owner[value]}"
-            yield Problem("spec.partitionLabelValue", message, "give each shard its own value")
-        owner.setdefault(value, name)
+def pool_problems(shard: SchedulingShard, older: SchedulingShard) -> Problems:
+    """Of two that claim the same nodes the older one has them."""
+    if shard.spec.partition_label_value == older.spec.partition_label_value:
+        mine, its = shard.metadata.name, older.metadata.name
+        message = f"shard {mine} claims the same nodes as shard {its}"
+        yield Problem("spec.partitionLabelValue", message, "give each shard its own value")
 
 
 def _strategy_problems(spec: SchedulingShardSpec) -> Problems:

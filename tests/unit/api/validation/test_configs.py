@@ -22,12 +22,33 @@ def _config(name: str = "kai-config", **spec: Any) -> Config:
 
 
 _WRONG: list[tuple[Json, str, str]] = [
-    ({"binder": {"replicas": -1}}, "spec.binder.replicas", "-1 is negative"),
-    ({"global": {"replicaCount": -1}}, "spec.global.replicaCount", "-1 is negative"),
+    ({"binder": {"replicas": -1}}, "spec.binder.replicas", "-1 replicas cannot be"),
+    ({"global": {"replicaCount": -1}}, "spec.global.replicaCount", "-1 replicas cannot be"),
     (
-        {"podGrouper": {"maxConcurrentReconciles": -3}},
+        {"binder": {"resourceReservation": {"allocationTimeout": 0}}},
+        "spec.binder.resourceReservation.allocationTimeout",
+        "0 is not above 0",
+    ),
+    (
+        {"nodeScaleAdjuster": {"args": {"gpuMemoryToFractionRatio": 1.5}}},
+        "spec.nodeScaleAdjuster.args.gpuMemoryToFractionRatio",
+        "1.5 is no part of a GPU",
+    ),
+    (
+        {"admission": {"webhook": {"targetPort": 8080}}},
+        "spec.admission.webhook.metricsPort",
+        "8080 is targetPort, too",
+    ),
+    ({"global": {"replicaCount": 101}}, "spec.global.replicaCount", "101 replicas cannot be"),
+    (
+        {"podGrouper": {"maxConcurrentReconciles": 0}},
         "spec.podGrouper.maxConcurrentReconciles",
-        "-3 is negative",
+        "0 is not above 0",
+    ),
+    (
+        {"binder": {"service": {"k8sClientConfig": {"qps": 0}}}},
+        "spec.binder.service.k8sClientConfig.qps",
+        "0 is not above 0",
     ),
     ({"binder": {"probePort": 0}}, "spec.binder.probePort", "0 is no port"),
     ({"admission": {"webhook": {"port": 70000}}}, "spec.admission.webhook.port", "no port"),

@@ -7,9 +7,9 @@ import pytest
 from muster.api.codec import from_builtins
 from muster.api.shard import SchedulingShard
 from muster.api.validation.shards import (
+    pool_problems,
     prometheus_duration_s,
     shard_problems,
-    shards_problems,
 )
 
 pytestmark = pytest.mark.row(82)
@@ -102,9 +102,13 @@ def test_a_shard_within_the_rules_has_no_problem(spec: Json) -> None:
 
 
 def test_two_shards_cannot_own_the_same_nodes() -> None:
-    shards = {"a": _shard(), "b": _shard(), "c": _shard(partitionLabelValue="x")}
-    (problem,) = shards_problems(shards)
-    assert problem.message == "shard b claims the same nodes as shard a"
+    older, younger, other = (
+        from_builtins(SchedulingShard, {"metadata": {"name": name}, "spec": spec})
+        for name, spec in (("z", {}), ("a", {}), ("c", {"partitionLabelValue": "x"}))
+    )
+    (problem,) = pool_problems(younger, older)
+    assert problem.message == "shard a claims the same nodes as shard z"
+    assert list(pool_problems(other, older)) == []
 
 
 @pytest.mark.parametrize(
