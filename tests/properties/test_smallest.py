@@ -8,9 +8,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.engine.plan import Evict
 from muster.foresight.budget import ENDLESS, Budget
 from muster.foresight.changes import Cost, Ladder, Needs
-from muster.foresight.smallest import Change, Start, smallest
+from muster.foresight.smallest import (
+    Change,
+    Start,
+    confirmed,
+    smallest,
+    smallest_by_cycles,
+)
 
 _HELPS = st.lists(st.booleans(), min_size=1, max_size=40)
 """Of each step, from the smallest on."""
@@ -95,3 +102,57 @@ def test_what_a_run_that_was_cut_short_denies_it_does_not_know() -> None:
     told = Told([False, False, True])
     told.is_cut_short = True
     assert found(told) is None
+
+
+class ToldByBoth:
+    """Allocate alone helps from one step on; a whole cycle from another, by evicting at first."""
+
+    def __init__(self, alone: int, whole: int, evicting: int = 0) -> None:
+        self.alone, self.whole, self.evicting = alone, whole, evicting
+        self.is_cut_short = False
+        self.runs = 0
+
+    def start(self, step: Any, needs: Needs, budget: Budget = ENDLESS) -> Start | None:
+        self.runs += 1
+        if needs is Needs.ALLOCATE:
+            return Start((f"alone-{step}",), ()) if step >= self.alone else None
+        if step < self.whole:
+            return None
+        goes = (
+            Evict("victim", "v", "n", "preempt", "a") if step < self.whole + self.evicting else None
+        )
+        return Start((f"node-{step}",), (goes,) if goes else ())
+
+
+def confirmed_and_least(told: Any, steps: int, budget: Budget = ENDLESS) -> Change:
+    edit: Any = lambda step: step  # noqa: E731 - the prober is told the step itself
+    ladder = Ladder("x", "", None, range(steps), edit, Cost.SMALLER)
+    change = smallest(told, ladder, budget)
+    assert change is not None
+    sure = confirmed(told, change, budget)
+    assert sure is not None
+    return smallest_by_cycles(told, ladder, sure, budget)
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
+def test_no_smaller_step_starts_it_in_a_whole_cycle_unless_others_go(
+    whole: int, evicting: int, later: int
+) -> None:
+    """Where a cycle makes room that allocate alone does not."""
+    alone = whole + evicting + later
+    change = confirmed_and_least(ToldByBoth(alone, whole, evicting), steps=128)
+    assert change.after == whole + evicting
+    assert change.start == Start((f"node-{change.after}",), ())
+    assert change.verified is Needs.CYCLE
+    assert change.next_smaller == (whole + evicting - 1 if whole + evicting else None)
+
+
+def test_without_time_left_what_was_confirmed_stays() -> None:
+    told: Any = ToldByBoth(alone=9, whole=2)
+    change = confirmed_and_least(told, 16, Budget(lambda: float(told.runs > _TO_CONFIRM), 1.0))
+    assert change.after == 9
+    assert change.verified is Needs.CYCLE
+
+
+_TO_CONFIRM = 8
+"""Runs until 9 of 16 is found and confirmed."""

@@ -108,7 +108,13 @@ def _may_start(course: Course, state: _State) -> bool:
     waits = state.status == TaskStatus.PENDING
     shapes = np.unique(course.snapshot.tasks.shape[waits])
     requests = course.snapshot.demand.request[shapes]
-    return any(bool((state.idle >= request).all(axis=1).any()) for request in requests)
+    return any(_fits_somewhere(state.idle, request) for request in requests)
+
+
+def _fits_somewhere(idle: Ints, request: Ints) -> bool:
+    """Whether some node has enough of what is asked for; of the rest it may have less than none."""
+    asked = request > 0
+    return bool((idle[:, asked] >= request[asked]).all(axis=1).any())
 
 
 def _giving(actions: Actions) -> Actions:

@@ -87,7 +87,9 @@ def start_of(result: CycleResult, job: str) -> Start | None:
     return Start(bound or awaited, tuple(one for one in plan.evictions if one.actor == job))
 
 
-def smallest(prober: Prober, ladder: Ladder, budget: Budget) -> Change | None:
+def smallest(
+    prober: Prober, ladder: Ladder, budget: Budget, *, may_evict: bool = True
+) -> Change | None:
     """The smallest step that helps, with the next smaller one that does not. None: no step helps,
     or the budget was spent before two neighbours were found.
     """
@@ -97,7 +99,7 @@ def smallest(prober: Prober, ladder: Ladder, budget: Budget) -> Change | None:
     def tried(at: int) -> Start | None:
         found = prober.start(ladder.edit(ladder.steps[at]), ladder.needs, budget)
         cut_short.append(prober.is_cut_short)
-        return found
+        return found if found is None or may_evict or not found.evictions else None
 
     found = _bisected if ladder.is_ordered else _first
     pair = found(tried, ladder.steps, budget)
@@ -128,6 +130,24 @@ def confirmed(prober: Prober, change: Change, budget: Budget) -> Change | None:
     if prober.is_cut_short:
         return change
     return None if start is None else replace(change, start=start, verified=Needs.CYCLE)
+
+
+def smallest_by_cycles(prober: Prober, ladder: Ladder, change: Change, budget: Budget) -> Change:
+    """The change, or a smaller one where a whole cycle makes room that allocate alone does not.
+
+    Nobody has to go for the smaller one who may stay with the other.
+    """
+    at = ladder.steps.index(change.after)
+    is_asked = ladder.is_ordered and at > 0 and change.verified is Needs.CYCLE
+    if not is_asked or ladder.needs is Needs.CYCLE or budget.is_spent:
+        return change
+    may_evict = bool(change.start.evictions)
+    below = replace(ladder, needs=Needs.CYCLE, steps=ladder.steps[:at])
+    if (start := prober.start(below.edit(below.steps[-1]), Needs.CYCLE, budget)) is None:
+        return change
+    if prober.is_cut_short or (start.evictions and not may_evict):
+        return change
+    return smallest(prober, below, budget, may_evict=may_evict) or change
 
 
 def without_idle_waits(prober: Prober, state: Variants, change: Change, budget: Budget) -> Change:

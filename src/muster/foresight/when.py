@@ -201,7 +201,7 @@ class Futures:
                 f"owners say it by {ANNOTATION_EXPECTED_RUNTIME}"
             )
         if samples < min(SAMPLES_MIN, self._asked.samples):
-            return f"there was time for {samples} futures only: ask when fewer jobs wait"
+            return f"there was time for {samples} of {self._asked.samples} futures: ask again later"
         return ""
 
     def _what_is_known(self) -> tuple[Mapping[str, float], float]:

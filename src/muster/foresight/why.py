@@ -6,6 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
 
+from muster.api.group_names import group_meant
 from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.foresight.budget import Budget
 from muster.foresight.changes import Cost, Ladder, Needs, Step, Waiting, ladders
@@ -17,6 +18,7 @@ from muster.foresight.smallest import (
     Start,
     confirmed,
     smallest,
+    smallest_by_cycles,
     start_of,
     without_idle_waits,
 )
@@ -91,14 +93,19 @@ class Questions:
         ends: Mapping[str, float] = _NO_ENDS,
         searches: bool = True,
     ) -> Why:
-        """Why the job waits and what would start it. `ends`: when jobs are expected to end."""
+        """Why the job waits and what would start it; it may be called by its owner's name. `ends`:
+        when jobs are expected to end.
+        """
+        job = group_meant(job, self.situation.snapshot.jobs.row)
         state = self.job_state(job)
         refusals = self.situation.result.explanation.refusals.get(job, ())
         changes: tuple[Change, ...] = ()
         is_complete, runs = not self.situation.is_cut_short, 0
-        if state is State.WAITING and searches:
+        waiting = self._waiting(job, refusals, ends) if state is State.WAITING else None
+        # What gates hold back no change of the cluster starts.
+        if waiting is not None and waiting.pending and searches:
             budget = Budget(self._elapsed_s, self._elapsed_s() + budget_s)
-            search = _Search(self._waiting(job, refusals, ends), self._prober(job), budget)
+            search = _Search(waiting, self._prober(job), budget)
             changes, found_all, runs = search.found()
             is_complete &= found_all
         start = start_of(self.situation.result, job)
@@ -124,7 +131,9 @@ class Questions:
         statuses = {task.status for task in self.state.tasks_of(job)}
         if TaskStatus.PENDING in statuses:
             return State.WAITING
-        return State.RUNNING if statuses & ACTIVE_ALLOCATED else State.ENDED
+        if statuses & ACTIVE_ALLOCATED:
+            return State.RUNNING
+        return State.WAITING if TaskStatus.GATED in statuses else State.ENDED
 
     def _prober(self, job: str) -> Prober:
         now, before = self.situation, self.situation.told_to_the_next
@@ -136,6 +145,10 @@ class Questions:
         state = self.state
         pending = tuple(t for t in state.tasks_of(job) if t.status is TaskStatus.PENDING)
         return Waiting(state, state.jobs[job], pending, refusals, ends)
+
+
+_Found = tuple[Ladder, Change]
+"""A change, and the ladder that it is a step of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,33 +164,36 @@ class _Search:
         space = ladders(self.waiting)
         given = [one for one in space if one.needs is Needs.ALLOCATE]
         found = self._confirmed(self._smallest(given))
-        found += self._smallest([one for one in space if one.needs is Needs.CYCLE])
+        by_cycles = self._smallest([one for one in space if one.needs is Needs.CYCLE])
+        found += [change for _, change in by_cycles]
         if not found:
             found = self._confirmed(self._pairs(space))
         return tuple(sorted(found, key=_price)), not self.budget.is_spent, self.prober.runs
 
-    def _smallest(self, space: list[Ladder]) -> list[Change]:
+    def _smallest(self, space: list[Ladder]) -> list[_Found]:
         found = []
         for ladder in space:
             if self.budget.is_spent:
                 break
             change = smallest(self.prober, ladder, self.budget)
             if change is not None:
-                found.append(change)
+                found.append((ladder, change))
         return found
 
-    def _confirmed(self, found: list[Change]) -> list[Change]:
+    def _confirmed(self, found: list[_Found]) -> list[Change]:
         """The cheapest ones first: what nobody had the time to confirm is said to be so."""
-        kept: list[Change] = []
-        for change in sorted(found, key=_price):
+        kept: list[_Found] = []
+        for ladder, change in sorted(found, key=lambda one: _price(one[1])):
             is_late = bool(kept) and self.budget.is_spent
             again = change if is_late else confirmed(self.prober, change, self.budget)
             if again is not None:
-                state = self.waiting.state
-                kept.append(without_idle_waits(self.prober, state, again, self.budget))
-        return kept
+                kept.append((ladder, again))
+        # Once all are confirmed: a change that holds is worth more than a smaller one.
+        least = [smallest_by_cycles(self.prober, *one, self.budget) for one in kept]
+        state = self.waiting.state
+        return [without_idle_waits(self.prober, state, one, self.budget) for one in least]
 
-    def _pairs(self, space: list[Ladder]) -> list[Change]:
+    def _pairs(self, space: list[Ladder]) -> list[_Found]:
         """Two changes of the job together, where no single one helps: the first of the two goes all
         the way, the second as far as it must.
         """
@@ -190,9 +206,10 @@ class _Search:
                     return []
                 if (second.what, second.subject) not in wanted:
                     continue
-                change = smallest(self.prober, _joined(first, fixed, second), self.budget)
+                joined = _joined(first, fixed, second)
+                change = smallest(self.prober, joined, self.budget)
                 if change is not None:
-                    return [change]
+                    return [(joined, change)]
         return []
 
 

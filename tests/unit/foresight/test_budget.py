@@ -135,4 +135,4 @@ def test_futures_that_need_a_session_for_each_look_end_with_the_time() -> None:
     late = when(situation, Past(), Asked(budget_s=5.0), ticking(6.0))["default/train"]
     assert with_time.likely_s is not None
     assert late.likely_s is None
-    assert "there was time for 0 futures only" in late.why_not
+    assert "there was time for 0 of " in late.why_not

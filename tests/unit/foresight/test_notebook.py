@@ -17,6 +17,7 @@ from muster.foresight.situation import Situation
 from muster.foresight.variants import Variants
 from muster.foresight.whatif import ahead
 from muster.foresight.when import Asked, when
+from muster.foresight.why import NoSuchJob, State
 from muster.model.record_changes import Delta
 from muster.services.scheduler.cycle_dump import CycleDump, encode_dump, recorded_settings
 from muster.services.scheduler.options import Options
@@ -100,6 +101,21 @@ def test_what_the_guide_says_of_notebooks_runs(
     assert "starts now [{'n2': 1}]" in said
     assert "1 pods lose their node" in said[-1]
     assert drawn.of("barh") or drawn.of("plot")
+
+
+def test_a_job_is_asked_about_by_the_name_of_its_owner() -> None:
+    """As in the guide: nobody knows the uid in the name of the group that was made for it."""
+    group = "pg-train-f26bf956-f871-4f48-abc1-e83d96c9b54e"
+    world = make.cluster(
+        make.node("n1", gpu=4),
+        make.queue("a", quota_gpu=8),
+        make.gang(group, 1, gpu=8, queue="a"),
+    )
+    questions = foresight.Questions(Situation.of(world, make.NOW_S))
+    assert questions.why("default/train") == questions.why(f"default/{group}")
+    assert questions.why("default/train").state is State.WAITING
+    with pytest.raises(NoSuchJob):
+        questions.why("default/trai")
 
 
 @pytest.mark.parametrize("content", [b"{}", b"no json", b"\x1f\x8bno gzip"])

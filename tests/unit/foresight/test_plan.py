@@ -69,6 +69,43 @@ def test_who_goes_is_named() -> None:
     assert [evict.job for evict in found.evictions] == ["default/old"]
 
 
+def is_good_in(world: ClusterRecords, other: ClusterRecords, work: make.Workload) -> bool:
+    """Whether a token that was made in one world holds in another."""
+    situation = Situation.of(world, make.NOW_S)
+    token = token_of(planned(world, work), submission(work), situation, "rules", _KEY)
+    try:
+        again = planned(other, work)
+        held(checked(token, _KEY), again, submission(work), "rules", make.NOW_S)
+    except BadToken:
+        return False
+    return True
+
+
+def test_a_token_fails_when_somebody_else_would_go_for_the_same_place() -> None:
+    def world(victim: str) -> ClusterRecords:
+        return make.cluster(
+            make.node("n1", gpu=2),
+            make.queue("a", quota_gpu=0),
+            make.queue("b", quota_gpu=2),
+            make.gang(victim, 1, gpu=2, queue="a", nodes=("n1",)),
+        )
+
+    new = make.gang("new", 1, gpu=2, queue="b")
+    assert is_good_in(world("old"), world("old"), new)
+    assert not is_good_in(world("old"), world("another"), new)
+
+
+def test_a_token_of_what_waits_fails_when_it_could_never_start() -> None:
+    def world(size: int) -> ClusterRecords:
+        old = make.gang("old", 2, gpu=size, queue="a", nodes=("n1", "n2"))
+        nodes = (make.node("n1", gpu=size), make.node("n2", gpu=size))
+        return make.cluster(*nodes, make.queue("a", quota_gpu=8), old)
+
+    new = make.gang("new", 1, gpu=4, queue="a")
+    assert is_good_in(world(4), world(8), new)
+    assert not is_good_in(world(4), world(2), new)
+
+
 def test_what_a_manifest_is_refused_for_is_the_answer() -> None:
     situation = Situation.of(make.cluster(*_WORLD), make.NOW_S)
     found = plan(situation, Variants(situation.records), Submission((), (), "m", ("no queue",)))
