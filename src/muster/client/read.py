@@ -91,9 +91,12 @@ class Reader:
         call = Call("get", kind.full_name, lane, Retry.READ, patience_s=5.0)
         body = await self.connection.call(request, call)
         try:
-            return decode(kind.struct, body)
+            found = decode(kind.struct, body)
         except Unreadable as error:
             raise BadObject(f"{kind.full_name} {key}: {error}") from error
+        if header(found).key.name != key.name:
+            raise BadObject(f"{kind.full_name} {key}: the answer is something else")
+        return found
 
     async def list(
         self,
@@ -220,9 +223,15 @@ def _decoded_page(kind: Kind[T], body: bytes) -> Page[T]:
     # Thousands of new objects and no garbage: collecting in between only costs time.
     with gc_paused():
         try:
-            return decode_page(kind.struct, body)
+            page = decode_page(kind.struct, body)
         except Unreadable as error:
             raise BadObject(f"list of {kind.full_name}: {error}") from error
+    # Whatever else is answered with success has no items, and would pass for a list of nothing.
+    is_list = page.kind.endswith("List") and page.api_version == kind.api_version
+    if not is_list and (page.kind or not page.resource_version):
+        said = f"{page.kind or 'nothing'} of {page.api_version or 'no version'}"
+        raise BadObject(f"list of {kind.full_name}: the answer is {said}")
+    return page
 
 
 def _transformed(objects: Sequence[T], transform: Transform[T] | None) -> Listing[T]:
@@ -257,6 +266,8 @@ def watch_event(kind: Kind[T], line: bytes) -> WatchEvent[T]:
         raise Interrupted(f"watch of {kind.full_name}: not an event: {error}") from error
     if isinstance(event, Failure):
         raise status_error(event.status, f"watch of {kind.full_name}")
+    if isinstance(event, Changed) and not header(event.object).key.name:
+        raise Interrupted(f"watch of {kind.full_name}: an event about nothing that has a name")
     if not isinstance(event, Bookmark) and event.type not in CHANGES:
         raise Interrupted(f"watch of {kind.full_name}: unknown type of event {event.type!r}")
     return event

@@ -15,7 +15,7 @@ from muster.api.coordination import ObjectReference
 from muster.api.kinds import Kind
 from muster.api.meta import Key
 from muster.base.log import Log
-from muster.client.errors import ApiError, Forbidden, Unauthorized
+from muster.client.errors import ApiError, Forbidden, Unauthorized, Unreachable
 from muster.client.events import Recorder
 from muster.client.informer import Informer, SetAsideListener
 from muster.client.read import EVERYTHING, Reader, Selection, Transform
@@ -123,6 +123,13 @@ class Informers:
             if isinstance(trouble, Forbidden | Unauthorized)
         }
 
+    def unreachable(self) -> Unreachable | None:
+        """Why the server cannot be reached, where nothing has ever come from it."""
+        troubles = [one.reflector.trouble for one in self._shared.values()]
+        found = [one for one in troubles if isinstance(one, Unreachable)]
+        has_come = any(one.has_synced for one in self._shared.values())
+        return found[0] if len(found) == len(troubles) > 0 and not has_come else None
+
     def broken(self, longer_than_s: float) -> list[str]:
         """Which have had no news from the server for so long, and why."""
         return [
@@ -131,6 +138,11 @@ class Informers:
             for informer in self._shared.values()
             if informer.has_synced and informer.reflector.trouble_s > longer_than_s
         ]
+
+    def unheard(self, longer_than_s: float) -> Mapping[str, float]:
+        """Kinds of which there has been no news for so long: for how many seconds."""
+        troubles = ((one.kind.plural, one.reflector.trouble_s) for one in self._shared.values())
+        return {plural: for_s for plural, for_s in troubles if for_s > longer_than_s}
 
     def described(self) -> list[dict[str, object]]:
         """How each of them is doing, for people who look into a running service."""

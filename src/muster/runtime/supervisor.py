@@ -24,7 +24,7 @@ from muster.api.kinds import Kind
 from muster.base.log import Log
 from muster.client.connection import Connection
 from muster.client.election import Elector, LeadershipLost
-from muster.client.errors import ApiError, Deposed
+from muster.client.errors import ApiError, Deposed, Unreachable
 from muster.client.events import Recorder
 from muster.client.informer import Informer
 from muster.client.read import EVERYTHING, Reader, Selection, Transform
@@ -160,6 +160,14 @@ class Supervisor:
     def refused(self) -> Mapping[str, ApiError]:
         """Kinds that we may not read, and what the server says."""
         return self._informers.refused()
+
+    def unreachable(self) -> Unreachable | None:
+        """Why the server cannot be reached, where nothing has ever come from it."""
+        return self._informers.unreachable()
+
+    def unheard(self, longer_than_s: float) -> Mapping[str, float]:
+        """Kinds of which there has been no news for so long: for how many seconds."""
+        return self._informers.unheard(longer_than_s)
 
     async def run(self) -> None:
         """Until `stop`; raises what made a part fail."""

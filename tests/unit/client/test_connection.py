@@ -98,7 +98,8 @@ def test_a_call_is_repeated_when_the_server_throttles_and_not_when_a_budget_does
 def test_a_list_and_a_watch_do_not_wait_behind_writes() -> None:
     async def run() -> None:
         clock = LoopClock()
-        server = ScriptedServer(*[said({"metadata": {"name": "x"}}) for _ in range(10_002)])
+        empty = {"metadata": {"name": "x", "resourceVersion": "1"}}
+        server = ScriptedServer(*[said(empty) for _ in range(10_002)])
         connection = server.connection(limits=Limits(per_s=50, burst=300), clock=clock)
         post = Request("POST", "/api/v1/namespaces/here/pods/p/binding")
         bind = Call("bind", "pods", Lane.URGENT)
@@ -190,7 +191,8 @@ def test_lists_and_watches_go_before_other_reads(informs: str) -> None:
 
     async def run() -> None:
         clock = LoopClock()
-        server = ScriptedServer(*[said({"metadata": {"name": "x"}}) for _ in range(2_000)])
+        found = {"metadata": {"name": "x", "resourceVersion": "1"}}
+        server = ScriptedServer(*[said(found) for _ in range(2_000)])
         connection = server.connection(limits=Limits(per_s=50, burst=1), clock=clock)
         reader = Reader(connection)
         reads = [asyncio.create_task(reader.get(MAPS, Key("here", "x"))) for _ in range(1_000)]

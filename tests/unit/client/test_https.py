@@ -153,6 +153,21 @@ async def test_an_unknown_authority_is_not_trusted(tmp_path: Path) -> None:
         assert await asked(at(server, ca=b"", insecure=True))
 
 
+async def test_the_systems_authorities_are_not_read_for_who_has_one_or_asks_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda *given: read.append(given))
+    tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"))
+    async with running(tls) as server:
+        assert await asked(at(server))
+        assert await asked(at(server, ca=b"", insecure=True))
+        assert read == []
+        with pytest.raises(Untrusted):
+            await asked(at(server, ca=b""))
+        assert len(read) == 1
+
+
 async def test_an_expired_server_certificate_is_an_error(tmp_path: Path) -> None:
     tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1", days=-1))
     async with running(tls) as server:

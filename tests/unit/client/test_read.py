@@ -33,6 +33,7 @@ class Thing(Struct):
 
 
 THINGS = Kind(Thing, "muster.test", "v1", "Thing", "things", True)
+THING_LIST = {"apiVersion": "muster.test/v1", "kind": "ThingList"}
 NODES = plain_kind("", "v1", "Node", "nodes", namespaced=False)
 
 
@@ -42,7 +43,8 @@ def thing(name: str, size: object = 1, version: str = "1") -> dict[str, object]:
 
 
 def page(*items: dict[str, object], token: str = "", version: str = "9") -> Answer:
-    return said({"metadata": {"resourceVersion": version, "continue": token}, "items": items})
+    meta = {"resourceVersion": version, "continue": token}
+    return said({**THING_LIST, "metadata": meta, "items": items})
 
 
 async def listing(server: ScriptedServer, **selection: str) -> Listing[Thing]:
@@ -142,7 +144,8 @@ def test_what_comes_of_the_next_page_is_read_while_this_one_is_taken_in() -> Non
 
 
 def test_a_continue_token_after_the_items_is_found() -> None:
-    late = said({"items": [thing("a")], "metadata": {"resourceVersion": "9", "continue": "more"}})
+    meta = {"resourceVersion": "9", "continue": "more"}
+    late = said({**THING_LIST, "items": [thing("a")], "metadata": meta})
     found = virtually(listing(ScriptedServer(late, page(thing("b")))))
     assert [item.metadata.name for item in found.objects] == ["a", "b"]
 
@@ -257,6 +260,39 @@ def test_a_watch_that_is_left_early_closes_its_connection() -> None:
 
     virtually(run())
     assert answer.closed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"apiVersion": "v1", "kind": "Status", "status": "Success", "metadata": {}},
+        {"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": []},
+        {"apiVersion": "muster.test/v1", "kind": "Thing", "metadata": {"resourceVersion": "9"}},
+    ],
+    ids=["nothing", "a status", "a list of others", "one object"],
+)
+def test_a_success_that_is_no_list_of_the_kind_is_not_taken_for_an_empty_one(
+    answer: dict[str, object],
+) -> None:
+    """Else everything would count as gone, and its room as free."""
+    with pytest.raises(BadObject, match=r"list of things\.muster\.test: the answer is "):
+        virtually(listing(ScriptedServer(said(answer))))
+
+
+@pytest.mark.parametrize("answer", [{"kind": "Status", "metadata": {}}, thing("b")])
+def test_a_success_about_something_else_is_not_taken_for_the_object(
+    answer: dict[str, object],
+) -> None:
+    body = {"spec": {"size": 1}, **answer}
+    with pytest.raises(BadObject, match=r"things\.muster\.test here/a: the answer is something"):
+        virtually(_get(ScriptedServer(said(body))))
+
+
+def test_an_event_about_nothing_that_has_a_name_breaks_the_watch() -> None:
+    body = [line("ADDED", {"kind": "Status", "metadata": {}, "spec": {"size": 1}})]
+    with pytest.raises(Interrupted, match="nothing that has a name"):
+        virtually(watched(ScriptedServer(Answer(200, body))))
 
 
 def test_a_missing_object_is_not_found() -> None:

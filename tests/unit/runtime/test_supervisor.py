@@ -377,6 +377,7 @@ def test_a_service_without_news_for_minutes_is_not_ready_and_says_why() -> None:
         await world.clock.sleep(120)
         (missing,) = world.supervisor.readiness()
         assert missing.startswith("things.muster.test: no news for ")
+        assert 60 < world.supervisor.unheard(60)["things"] < 200
         assert world.supervisor.health() == [], "a new start would know less"
         world.supervisor.needs_news = False
         assert world.supervisor.readiness() == []
@@ -385,6 +386,7 @@ def test_a_service_without_news_for_minutes_is_not_ready_and_says_why() -> None:
         world.things.write("one", 1)
         await world.clock.sleep(120)
         assert world.supervisor.readiness() == []
+        assert world.supervisor.unheard(0) == {}
         await stopped(world.supervisor, running)
 
     playing(scene)
