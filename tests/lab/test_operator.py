@@ -301,6 +301,103 @@ def test_a_shard_that_cannot_be_used_says_so_and_its_scheduler_runs_on() -> None
     on_site(story)
 
 
+def test_a_shard_of_an_unknown_profile_says_so_and_holds_nobody_up() -> None:
+    async def story(site: Site) -> None:
+        await install(site)
+        spec = {"partitionLabelValue": "b", "args": {"profile": "nosuch"}}
+        await site.create(SHARD, "b", spec=spec)
+
+        async def told() -> bool:
+            return "spec.args[profile]" in str(await site.get(SHARD, "b"))
+
+        await site.until(told)
+        await site.create(SHARD, "c", spec={"partitionLabelValue": "c"})
+        await site.until_ready(SHARD, "c")
+        assert await site.get(DEPLOYMENT, "kai-scheduler-b") is None
+
+    on_site(story)
+
+
+def test_of_two_shards_with_one_pool_the_younger_says_so_and_has_it_after_the_older() -> None:
+    async def story(site: Site) -> None:
+        await install(site)
+        await site.create(SHARD, "older", spec={"partitionLabelValue": "b"})
+        await site.until_ready(SHARD, "older")
+        await site.create(SHARD, "a-younger", spec={"partitionLabelValue": "b"})
+        await site.until(lambda: _says(site, "a-younger", "the same nodes as shard older"))
+        assert await site.get(DEPLOYMENT, "kai-scheduler-a-younger") is None
+        assert (await site.conditions(SHARD, "older"))["Ready"] == "True"
+        await site.delete(SHARD, "older")
+        await site.until_ready(SHARD, "a-younger")
+
+        async def gone() -> bool:
+            return await site.get(DEPLOYMENT, "kai-scheduler-older") is None
+
+        await site.until(gone)
+
+    on_site(story)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"kValue": -1}, "spec.kValue"),
+        ({"queueDepthPerAction": {"reclaim": -1}}, "spec.queueDepthPerAction[reclaim]"),
+        ({"args": {"burst": "-1"}}, "spec.args[burst]"),
+        ({"args": {"journal-size-max-bytes": "-1"}}, "spec.args[journal-size-max-bytes]"),
+        ({"goMemLimit": "-1Gi"}, "spec.goMemLimit"),
+        (
+            {"scenarioSearchBudgets": {"maxJobSearchDuration": "-1s"}},
+            "spec.scenarioSearchBudgets.maxJobSearchDuration",
+        ),
+    ],
+    ids=str,
+)
+def test_a_number_below_what_can_be_is_named_and_what_runs_goes_on(spec: Plain, field: str) -> None:
+    async def story(site: Site) -> None:
+        await install(site)
+        before = await site.owned()
+        await site.patch(SHARD, "default", {"spec": spec})
+        await site.until(lambda: _says(site, "default", field))
+        assert await site.owned() == before
+
+    on_site(story)
+
+
+def test_without_a_config_no_shard_says_that_it_is_ready() -> None:
+    async def story(site: Site) -> None:
+        await site.create(SHARD, "default", spec={})
+        await site.until(lambda: _says(site, "default", "there is no Config kai-config"))
+        await site.create(CONFIG, "kai-config", spec={})
+        await site.until_ready(SHARD, "default")
+        await site.delete(CONFIG, "kai-config")
+        await site.until(lambda: _says(site, "default", "there is no Config kai-config"))
+        assert (await site.conditions(SHARD, "default"))["Ready"] == "False"
+        before = site.writes()
+        await site.clock.sleep(3600.0)
+        assert site.writes() == before
+
+    on_site(story)
+
+
+def test_beside_a_config_that_cannot_be_used_a_new_shard_says_what_it_waits_for() -> None:
+    async def story(site: Site) -> None:
+        await install(site)
+        await site.patch(CONFIG, "kai-config", {"spec": {"global": {"replicaCount": -1}}})
+        await site.create(SHARD, "b", spec={"partitionLabelValue": "b"})
+        await site.until(lambda: _says(site, "b", "Config kai-config cannot be used"))
+        assert (await site.conditions(SHARD, "default"))["Ready"] == "True", "it runs on"
+        await site.patch(CONFIG, "kai-config", {"spec": {"global": None}})
+        await site.until_ready(SHARD, "b")
+
+    on_site(story)
+
+
+async def _says(site: Site, shard: str, text: str) -> bool:
+    found = await site.get(SHARD, shard)
+    return text in str((found or {}).get("status"))
+
+
 def test_a_config_that_cannot_be_used_changes_nothing() -> None:
     async def story(site: Site) -> None:
         await install(site)
@@ -360,6 +457,7 @@ def test_what_config_made_goes_with_it_and_what_others_need_stays() -> None:
 def test_a_certificate_that_was_lost_is_issued_anew() -> None:
     async def story(site: Site) -> None:
         await install(site)
+        await site.clock.sleep(60.0)  # Nothing is under way any more that would see it by chance.
         first = await site.get(SECRET, "kai-admission-webhook-tls-secret")
         await site.delete(SECRET, "kai-admission-webhook-tls-secret")
 
@@ -380,8 +478,8 @@ def test_a_certificate_that_was_lost_is_issued_anew() -> None:
 def test_kinds_of_others_are_made_when_the_cluster_comes_to_serve_them() -> None:
     async def story(site: Site) -> None:
         await install(site)
+        await site.clock.sleep(60.0)  # Nothing is under way any more that would see it by chance.
         await ensure(site.cluster.writer, DEFINITION, _definition(SERVICE_MONITOR))
-
         await site.clock.sleep(600.0)
         assert await site.get(SERVICE_MONITOR, "queue-controller") is not None
 

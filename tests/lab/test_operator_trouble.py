@@ -9,10 +9,16 @@ import pytest
 from tests.lab.test_operator import CONFIG, HERE, OPERATOR, SHARD, Site, install, operator_service
 from tests.support.lab import DEFINITION, DEPLOYMENT
 
+from muster.api.codec import Status
 from muster.api.crds import DEFINITIONS, manifest
-from muster.api.names import DEFAULT
+from muster.api.names import (
+    DEFAULT,
+    DEFAULTS_CONFIG_MAP,
+    SECRET_WEBHOOK_CA,
+    SECRET_WEBHOOK_TLS,
+)
 from muster.base.clock import Clock
-from muster.client.errors import Unreachable
+from muster.client.errors import Unreachable, described, status_error
 from muster.client.transport import Request, Response, Transport
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.hosting import NAMESPACE, HostedService, Wrap, ensure
@@ -110,9 +116,12 @@ class _Closed:
     """Never lets the operator write what has this in its path."""
 
     _inner: Transport
+    _is_closed: Callable[[], bool] = lambda: True
+    _path: str = "/networkpolicies"
 
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
-        if request.method != "GET" and "/networkpolicies" in request.path:
+        is_write = request.method != "GET" and self._path in request.path
+        if is_write and self._is_closed():
             raise Unreachable("struck")
         return await self._inner.send(request, timeout_s)
 
@@ -139,6 +148,140 @@ def test_what_cannot_be_written_is_named_and_holds_up_nothing_else() -> None:
         assert conditions["Ready"]["status"] == "False"
 
     _on_a_bad_day(story, lambda who, inner, _: _Closed(inner) if who == OPERATOR else inner)
+
+
+def test_nothing_is_removed_for_an_owner_of_whom_something_could_not_be_written() -> None:
+    """What replaces it may be what is missing."""
+    is_closed = False
+
+    def wrap(who: str, inner: Transport, _: Clock) -> Transport:
+        return _Closed(inner, lambda: is_closed) if who == OPERATOR else inner
+
+    async def story(site: Site) -> None:
+        nonlocal is_closed
+        await site.cluster.start(operator_service())
+        await install(site)
+        is_closed = True
+        network = {"binder": {"metricsPort": 8090}}
+        away = {"nodeScaleAdjuster": {"service": {"enabled": False}}}
+        await site.patch(CONFIG, "kai-config", {"spec": {**network, **away}})
+
+        async def told() -> bool:
+            return "NetworkPolicy kai-scheduler/binder" in str(await site.get(CONFIG, "kai-config"))
+
+        await site.until(told)
+        await site.clock.sleep(60.0)
+        assert await site.get(DEPLOYMENT, "node-scale-adjuster") is not None
+        is_closed = False
+        await site.until_ready(CONFIG, "kai-config")
+        assert await site.get(DEPLOYMENT, "node-scale-adjuster") is None
+
+    _on_a_bad_day(story, wrap)
+
+
+def test_no_certificate_is_there_without_the_authority_that_signed_it() -> None:
+    async def story(site: Site) -> None:
+        await site.cluster.start(operator_service())
+        await site.create(CONFIG, "kai-config", spec={})
+
+        async def told() -> bool:
+            return f"Secret {HERE}/{SECRET_WEBHOOK_CA}" in str(await site.get(CONFIG, "kai-config"))
+
+        await site.until(told)
+        assert await site.get(SECRET, SECRET_WEBHOOK_TLS) is None
+
+    def wrap(who: str, inner: Transport, _: Clock) -> Transport:
+        path = f"/{SECRET_WEBHOOK_CA}"
+        return _Closed(inner, _path=path) if who == OPERATOR else inner
+
+    _on_a_bad_day(story, wrap)
+
+
+@dataclass(slots=True)
+class _Failing:
+    """While it is on, whatever the operator asks of what has this in its path raises."""
+
+    path: str
+    error: Exception
+    is_on: bool = True
+    raised: int = 0
+
+    def wrap(self, who: str, inner: Transport, _: Clock) -> Transport:
+        return _Failed(inner, self) if who == OPERATOR else inner
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    _inner: Transport
+    _plan: _Failing
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        if self._plan.is_on and self._plan.path in request.path:
+            self._plan.raised += 1
+            raise self._plan.error
+        return await self._inner.send(request, timeout_s)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyError("what nobody foresaw"), status_error(Status(code=500, message="no etcd"))],
+    ids=["of ours", "of the server"],
+)
+def test_an_operator_that_cannot_look_says_so_and_looks_again(error: Exception) -> None:
+    plan = _Failing(f"/{SECRET_WEBHOOK_CA}", error, is_on=False)
+
+    async def story(site: Site) -> None:
+        await site.cluster.start(operator_service())
+        await install(site)
+        plan.is_on = True
+        await site.create(SHARD, "b", spec={"partitionLabelValue": "b"})
+
+        async def told() -> bool:
+            return described(error) in str(await site.get(CONFIG, "kai-config"))
+
+        await site.until(told)
+        for kind, name in ((CONFIG, "kai-config"), (SHARD, "b")):
+            conditions = await site.conditions(kind, name)
+            assert (conditions["Ready"], conditions["Deployed"]) == ("False", "False"), name
+        assert (await site.conditions(SHARD, "default"))["Ready"] == "True", "it runs on"
+        before = site.writes(), plan.raised
+        await site.clock.sleep(3600.0)
+        assert site.writes() == before[0], "the same is not said again"
+        assert 10 < plan.raised - before[1] < 100, "it tries again, and not all the time"
+        plan.is_on = False
+        await site.until_ready(CONFIG, "kai-config")
+        await site.until_ready(SHARD, "b")
+
+    _on_a_bad_day(story, plan.wrap)
+
+
+def test_the_first_defaults_outlive_an_api_server_in_trouble() -> None:
+    error = status_error(Status(code=500, message="no etcd"))
+    plan = _Failing(f"/{DEFAULTS_CONFIG_MAP}", error)
+
+    async def story(site: Site) -> None:
+        def build(supervisor: Supervisor) -> None:
+            release = Release("registry.example", "1.0")
+            config = wiring.OperatorServiceConfig(release=release, makes_defaults=True)
+            wiring.build(supervisor, config)
+
+        rights = roles.rights(DEFAULT, makes_defaults=True)
+        await site.cluster.start(HostedService(OPERATOR, build, rights))
+        await site.clock.sleep(600.0)
+        assert 5 < plan.raised < 20, "it tries again, and not all the time"
+        assert await site.get(CONFIG, "kai-config") is None, "somebody may have removed it"
+        plan.is_on = False
+
+        async def made() -> bool:
+            return await site.get(CONFIG, "kai-config") is not None
+
+        await site.until(made)
+        await site.until_ready(CONFIG, "kai-config")
+
+    _on_a_bad_day(story, plan.wrap)
 
 
 def _service(tag: str) -> HostedService:

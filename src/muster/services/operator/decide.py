@@ -20,7 +20,7 @@ from muster.api.validation.problems import (
     is_dns_label,
     warning,
 )
-from muster.api.validation.shards import shard_problems, shards_problems
+from muster.api.validation.shards import pool_problems, shard_problems
 from muster.services.admission.webhooks import Registration, webhook_configurations
 from muster.services.operator import flags
 from muster.services.operator.dialects import (
@@ -48,8 +48,14 @@ from muster.services.operator.objects import (
 from muster.services.operator.pods import METRICS, Process, deployment
 from muster.services.operator.prometheus import usage_address, usage_prometheus
 from muster.services.operator.rbac import own_pod_policy, service_access
-from muster.services.operator.scheduler_conf import names_no_address, scheduler_conf
+from muster.services.operator.scheduler_conf import (
+    conf_problems,
+    name_problems,
+    names_no_address,
+    scheduler_conf,
+)
 from muster.services.operator.settings import VOLCANO_SECTION, Installation, Settings
+from muster.services.operator.shard_args import arg_problems
 from muster.services.operator.usage import usage_problems, usage_volume
 from muster.services.operator.utilization import utilization_problems
 
@@ -111,17 +117,18 @@ def usable_shards(
     usable: list[SchedulingShard] = []
     wrong: dict[str, list[Problem]] = {}
     owners: dict[str, SchedulingShard] = {}
-    # Of two that claim the same nodes the older one has them.
     for shard in sorted(shards, key=lambda one: one.metadata.age_order):
         first = owners.setdefault(shard.spec.partition_label_value, shard)
         found = [*_problems_of(shard, settings, served)]
         if first is not shard:
-            both = {"": first, shard.metadata.name: shard}
-            found += shards_problems(both)
+            found += pool_problems(shard, first)
+        whole = defaulted_shard(shard)
+        if not found and profile_of(shard).speaks_kai:
+            found = [*conf_problems(whole, usage_address(settings))]
         if found:
             wrong[shard.metadata.name] = found
         else:
-            usable.append(defaulted_shard(shard))
+            usable.append(whole)
     return usable, wrong
 
 
@@ -134,15 +141,16 @@ def _problems_of(
     yield from utilization_problems(shard, usage_address(settings))
     yield from (one for one in shard_problems(shard) if one.severity is Severity.ERROR)
     yield from _name_problems(shard, settings)
+    is_our_image = settings.section("scheduler")["service"]["image"]["name"] == settings.image
+    if is_our_image and profile_of(shard).speaks_kai:
+        yield from name_problems(shard)
     usage = shard.spec.usage_db_config
     is_asked = usage is not None and usage.client_type == "prometheus"
     if is_asked and names_no_address(usage) and not usage_address(settings):
         fix = "write the address here, or spec.prometheus.externalPrometheusUrl in Config"
         path = "spec.usageDBConfig.connectionString"
         yield Problem(path, "nothing says where past usage is", fix)
-    for flag in flags.unknown_flags(shard):
-        known = ", ".join(sorted(flags.known_args()))
-        yield Problem(f"spec.args[{flag}]", "the scheduler takes no such flag", f"known: {known}")
+    yield from arg_problems(shard)
 
 
 def _name_problems(shard: SchedulingShard, settings: Settings) -> Iterator[Problem]:

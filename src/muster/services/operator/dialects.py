@@ -39,8 +39,9 @@ _KAI_ONLY: Final = (
 
 
 def profile_of(shard: SchedulingShard) -> ProfileName:
-    """Raises ValueError where there is no such profile."""
-    return ProfileName(shard.spec.args.get("profile", ProfileName.KAI))
+    """KAI's where it names none that there is: what is wrong with that, `profile_problems` says."""
+    given = shard.spec.args.get("profile", ProfileName.KAI)
+    return ProfileName(given) if given in tuple(ProfileName) else ProfileName.KAI
 
 
 def scheduler_of(shard: SchedulingShard, settings: Settings) -> str:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.api.config import Config, ConfigSpec
+from muster.base.backoff import Backoff
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.client.errors import NotFound
+from muster.client.errors import ApiError, NotFound, Unreachable, described
 from muster.services.operator.applier import Applier
 from muster.services.operator.bootstrap import defaults, defaults_marker
 
-_RETRY_S: Final = 5.0
+_RETRIES: Final = Backoff(first_s=5.0, longest_s=60.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,11 @@ class FirstDefaults:
 
     async def run(self) -> None:
         """Until all is made; then for ever, doing nothing."""
+        tries = 0
         while failures := await self._make():
+            tries += 1
             self._log.warning("defaults not made", problems="; ".join(failures))
-            await self._clock.sleep(_RETRY_S)
+            await self._clock.sleep(_RETRIES.delay_s(tries))
         await asyncio.Event().wait()
 
     async def _make(self) -> list[str]:
@@ -42,6 +45,8 @@ class FirstDefaults:
             return []
         except NotFound:
             pass
+        except (ApiError, Unreachable) as error:
+            return [f"{marker}: {described(error)}"]
         failures: list[str] = []
         for want in defaults(Config(spec=ConfigSpec(namespace=self._namespace))):
             failures += await self._applier.bring_about(want, None)

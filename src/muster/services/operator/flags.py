@@ -14,12 +14,12 @@ from muster.services.operator.dialects import (
     scheduler_of,
     takes_unlabelled,
 )
-from muster.services.operator.journal import CLAIM, SIZE, journal_flags
+from muster.services.operator.journal import journal_flags
 from muster.services.operator.objects import Json
 from muster.services.operator.pods import image_of
 from muster.services.operator.settings import Settings
+from muster.services.operator.shard_args import SWITCHES, VALUES
 from muster.services.operator.usage import usage_flags
-from muster.services.operator.utilization import UTILIZATION
 
 CERTIFICATES: Final = "/etc/muster/certificates"
 CONF: Final = "/etc/muster/conf"
@@ -29,49 +29,15 @@ PAGE_AUTH: Final = "kubernetes"
 RESERVATION_COMMAND: Final = "muster resource-reservation"
 SCALING_COMMAND: Final = "muster scaling-pod"
 
-SWITCHES: Final = frozenset(
-    {
-        "allow-consolidating-reclaim",
-        "evict-by-deletion",
-        "full-hierarchy-fairness",
-        "log-json",
-        "restrict-node-scheduling",
-        "update-pod-eviction-condition",
-    }
-)
-"""Flags of the scheduler that a shard may set, with true or false."""
-VALUES: Final = frozenset(
-    {
-        "bind-requests",
-        "burst",
-        "debug-auth",
-        "default-queue",
-        "default-staleness-grace-period",
-        "enable-namespace-as-queue",
-        "journal-input-retention",
-        "journal-retention",
-        "max-consolidation-preemptees",
-        "metrics-auth",
-        "num-of-status-recording-workers",
-        "otlp-endpoint",
-        "profile",
-        "qps",
-        "schedule-period",
-        "stuck-in-releasing-threshold",
-        "v",
-    }
-)
-"""The same, with a value. The other flags are the operator's to set."""
-OURS: Final = frozenset({CONF_MAP, CLAIM, "journal-folder", SIZE, UTILIZATION})
-"""What the operator reads of a shard's args, and turns into volumes and flags."""
-
 
 def scheduler_flags(
     settings: Settings, shard: SchedulingShard, shards: Sequence[SchedulingShard]
 ) -> list[str]:
     """Of one of these shards."""
     known, section = settings.names, settings.section("scheduler")
-    own = [f"--{name}={shard.spec.args[name]}" for name in sorted(VALUES & set(shard.spec.args))]
+    own = [
+        f"--{name}={shard.spec.args[name]}" for name in sorted(VALUES.keys() & set(shard.spec.args))
+    ]
     has_conf = profile_of(shard).speaks_kai or CONF_MAP in shard.spec.args
     return [
         *([f"--scheduler-conf={CONF}/{CONF_FILE}"] if has_conf else []),
@@ -115,15 +81,6 @@ def dashboard_flags(settings: Settings, shard: SchedulingShard) -> list[str]:
         "--metrics-bind-address=:8080",
         *_log(settings),
     ]
-
-
-def unknown_flags(shard: SchedulingShard) -> list[str]:
-    """What the shard gives to its scheduler and no scheduler takes."""
-    return sorted(set(shard.spec.args) - known_args())
-
-
-def known_args() -> frozenset[str]:
-    return SWITCHES | VALUES | OURS
 
 
 def binder_flags(settings: Settings, profiles: frozenset[ProfileName]) -> list[str]:

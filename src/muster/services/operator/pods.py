@@ -122,6 +122,8 @@ def _container(process: Process, settings: Settings) -> Json:
         "resources": _resources(service["resources"]),
         "readinessProbe": _probe("/readyz", period_s=5),
         "livenessProbe": _probe("/healthz", period_s=10),
+        # A service says last why it ends; who describes its pod reads it there.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": _SCRATCH, "mountPath": "/tmp"},
             *(

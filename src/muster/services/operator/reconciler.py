@@ -7,6 +7,7 @@ and changed. Nothing that somebody else owns is deleted.
 
 import base64
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, Literal
@@ -17,7 +18,7 @@ from muster.api.kinds import Kind
 from muster.api.meta import Condition, Key, ObjectMeta
 from muster.api.shard import SchedulingShard
 from muster.base.clock import Clock
-from muster.client.errors import NotFound
+from muster.client.errors import ApiError, Deposed, NotFound, Unreachable, described
 from muster.client.write import Writer
 from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.reconciler import DONE, Result
@@ -53,6 +54,10 @@ _LOOK_AGAIN_S: Final = 300.0
 """Certificates come of age, and kinds come to be served, without anybody telling."""
 _RETRY_S: Final = 15.0
 _READ: Final = names.DEFAULT.config
+_NO_CONFIG: Final = f"there is no Config {_READ}, without which no scheduler runs: make one"
+_BAD_CONFIG: Final = f"Config {_READ} cannot be used: mend what its condition Deployed names"
+_FAILED: Final = "the operator could not look at everything, and tries again"
+_FAILED_SHARD: Final = f"{_FAILED}: see condition Deployed of Config {_READ}"
 _CONFIG: Final = ""
 """Whose failures: Config's; a shard's stand under its name."""
 _WAITS: Final = "not before admission answers for it"
@@ -95,14 +100,27 @@ class Operator:
     first look on, and before it others may have moved them."""
 
     async def reconcile(self, key: All) -> Result:
-        copies = self._applier.copies
-        await self._tell_others()
-        config = copies.configs.get(Key("", _READ))
-        if config is None or config.metadata.deletion_timestamp is not None:
-            return DONE  # Whatever belongs to it goes with it.
+        config = self._applier.copies.configs.get(Key("", _READ))
+        try:
+            await self._tell_others()
+            if config is None or config.metadata.deletion_timestamp is not None:
+                # Whatever belongs to it goes with it, and no scheduler does without.
+                await self._tell_shards(self._shards(), _NO_CONFIG)
+                return DONE
+            return await self._follow(config)
+        except (Unreachable, Deposed):
+            raise  # There is nobody to tell, or it is not ours to.
+        except Exception as error:
+            if config is not None:
+                await self._tell_failed(config, error)
+            raise
+
+    async def _follow(self, config: Config) -> Result:
         self._applier.begin()
         problems = [*map(str, usable_config(config)), *self._misplaced(config)]
         if problems:
+            # What was said of the others is so still: nothing changes.
+            await self._tell_shards(filter(_is_unseen, self._shards()), _BAD_CONFIG)
             await self._tell(kinds.CONFIG, config, config.status.conditions, Facts(problems))
             return Result(_LOOK_AGAIN_S)
         look = await self._look(config)
@@ -114,9 +132,7 @@ class Operator:
 
     async def _look(self, config: Config) -> _Look:
         settings, copies = Settings.of(config, self._image()), self._applier.copies
-        shards = [
-            one for one in copies.shards.objects.values() if not one.metadata.deletion_timestamp
-        ]
+        shards = self._shards()
         self._no_effect.show(ineffective(config, shards))
         served = copies.served()
         usable, wrong = usable_shards(shards, settings, served)
@@ -132,6 +148,10 @@ class Operator:
         look = _Look(config, shards, installation, desired(installation), texts)
         look.failed(_CONFIG, failures)
         return look
+
+    def _shards(self) -> list[SchedulingShard]:
+        every = self._applier.copies.shards.objects.values()
+        return [one for one in every if not one.metadata.deletion_timestamp]
 
     def _image(self) -> Release:
         """What we were told; else what we run from ourselves, so that one change upgrades all."""
@@ -166,6 +186,8 @@ class Operator:
         failures: list[str] = []
         # The authority first: what it signs must never be there without it.
         for name, files in ((names.SECRET_WEBHOOK_CA, first), (names.SECRET_WEBHOOK_TLS, second)):
+            if failures:
+                break
             failures += await self._applier.bring_about(
                 _secret(name, namespace, files), owner_of(kinds.CONFIG, config.metadata)
             )
@@ -260,12 +282,6 @@ class Operator:
     # --- Saying so ----------------------------------------------------------------------------
 
     async def _report(self, look: _Look) -> None:
-        facts = Facts(
-            failures=look.failures.get(_CONFIG, ()),
-            unavailable=self._unavailable(look.wants.config),
-            missing=missing_dependencies(look.installation),
-        )
-        await self._tell(kinds.CONFIG, look.config, look.config.status.conditions, facts)
         for shard in look.shards:
             name = shard.metadata.name
             facts = Facts(
@@ -273,6 +289,25 @@ class Operator:
                 look.failures.get(name, ()),
                 self._unavailable(look.wants.shards.get(name, ())),
             )
+            await self._tell(kinds.SCHEDULING_SHARD, shard, shard.status.conditions, facts)
+        # Last: it is where a look that fails is told.
+        facts = Facts(
+            failures=look.failures.get(_CONFIG, ()),
+            unavailable=self._unavailable(look.wants.config),
+            missing=missing_dependencies(look.installation),
+        )
+        await self._tell(kinds.CONFIG, look.config, look.config.status.conditions, facts)
+
+    async def _tell_failed(self, config: Config, error: Exception) -> None:
+        """Whatever it was: what was said before it may be so no more."""
+        facts = Facts(failures=[f"{_FAILED}: {described(error)}"])
+        with suppress(ApiError, Unreachable):
+            await self._tell(kinds.CONFIG, config, config.status.conditions, facts)
+            await self._tell_shards(filter(_is_unseen, self._shards()), _FAILED_SHARD)
+
+    async def _tell_shards(self, shards: Iterable[SchedulingShard], why: str) -> None:
+        for shard in shards:
+            facts = Facts(failures=[why])
             await self._tell(kinds.SCHEDULING_SHARD, shard, shard.status.conditions, facts)
 
     async def _tell_others(self) -> None:
@@ -316,6 +351,12 @@ def owner_of(kind: Kind[Any], metadata: ObjectMeta) -> Json:
 def installation_of(_: object) -> tuple[All, ...]:
     """Whatever changed, the installation may have."""
     return (ALL,)
+
+
+def _is_unseen(shard: SchedulingShard) -> bool:
+    """Whether nothing was said yet of what it wants now."""
+    said = shard.status.conditions
+    return not said or any(one.observed_generation < shard.metadata.generation for one in said)
 
 
 def _secret(name: str, namespace: str, files: dict[str, bytes]) -> Wanted:

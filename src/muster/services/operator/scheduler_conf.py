@@ -1,15 +1,27 @@
 """The configuration file of a shard's scheduler, as KAI's operator writes it. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 
 from muster.api.codec import builtins
 from muster.api.shard import ActionConfig, PluginConfig, SchedulingShard, UsageDBConfig
+from muster.api.validation.problems import Problem
+from muster.engine.config.conf import parse_conf
+from muster.engine.config.known_names import (
+    ACTIONS,
+    ACTIONS_GROUP,
+    PLUGINS,
+    PLUGINS_GROUP,
+    known_names,
+)
+from muster.engine.config.reader import ConfigError
 from muster.services.operator.objects import Json
 from muster.services.operator.usage import EMBEDDED, KEPT
 from muster.services.operator.utilization import UTILIZATION, utilization
+
+_Entries = Mapping[str, ActionConfig | PluginConfig]
 
 
 def scheduler_conf(shard: SchedulingShard, usage_address: str = "") -> str:
@@ -34,12 +46,34 @@ def scheduler_conf(shard: SchedulingShard, usage_address: str = "") -> str:
     return text
 
 
+def name_problems(shard: SchedulingShard) -> Iterator[Problem]:
+    """Plugins and actions that the scheduler of this image does not have."""
+    tables: tuple[tuple[str, _Entries, Mapping[str, str], str], ...] = (
+        ("plugin", shard.spec.plugins, PLUGINS, PLUGINS_GROUP),
+        ("action", shard.spec.actions, ACTIONS, ACTIONS_GROUP),
+    )
+    for word, given, ours, group in tables:
+        known = known_names(ours, group) if given else ours
+        for name, entry in sorted(given.items()):
+            if name not in known and entry.enabled is not False:
+                fix = f"known: {', '.join(sorted(known))}"
+                yield Problem(f"spec.{word}s[{name}]", f"there is no {word} {name}", fix)
+
+
+def conf_problems(shard: SchedulingShard, usage_address: str) -> Iterator[Problem]:
+    """What the scheduler would say of its file, of a shard that has its defaults."""
+    try:
+        parse_conf(scheduler_conf(shard, usage_address), "spec")
+    except ConfigError as error:
+        yield Problem(error.where, error.problem, "its scheduler could not start with that")
+
+
 def names_no_address(usage: UsageDBConfig | None) -> bool:
     """Whether the shard leaves it to us where past usage is read."""
     return usage is not None and not (usage.connection_string or usage.connection_string_env_var)
 
 
-def _in_order(entries: Mapping[str, ActionConfig] | Mapping[str, PluginConfig]) -> list[str]:
+def _in_order(entries: _Entries) -> list[str]:
     """Those that are on: the highest priority first, equal ones by name."""
     rows: list[tuple[int, str]] = [
         (-(entry.priority or 0), name) for name, entry in entries.items() if entry.enabled

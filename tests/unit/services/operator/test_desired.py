@@ -169,7 +169,7 @@ def test_every_service_understands_the_flags_that_it_is_given(spec: Json) -> Non
 def test_every_flag_of_the_scheduler_is_the_operators_or_the_shards() -> None:
     """A flag that is added to the scheduler must be given a home."""
     from muster.cli.services import SERVICES
-    from muster.services.operator.flags import SWITCHES, VALUES
+    from muster.services.operator.shard_args import SWITCHES, VALUES
 
     (scheduler,) = [one for one in SERVICES if one.name == "scheduler"]
     flags = {flag.name.removeprefix("--") for flag in scheduler.flags.values()}
@@ -185,7 +185,7 @@ def test_every_flag_of_the_scheduler_is_the_operators_or_the_shards() -> None:
         "metrics-cert-file",
         "metrics-key-file",
     }
-    assert flags - set_by_us == SWITCHES | VALUES | never
+    assert flags - set_by_us == SWITCHES | VALUES.keys() | never
 
 
 @pytest.mark.parametrize("kind", ["binpack", "spread"])
@@ -278,6 +278,7 @@ def test_of_two_shards_that_claim_the_same_nodes_the_older_one_has_them() -> Non
     usable, wrong = usable_shards(shards, settings_of())
     assert [shard.metadata.name for shard in usable] == ["old"]
     assert list(wrong) == ["new"]
+    assert "shard new claims the same nodes as shard old" in str(wrong["new"])
 
 
 def test_pods_of_services_meet_the_restricted_pod_security_standard() -> None:

@@ -62,6 +62,11 @@ def test_every_pod_is_asked_whether_it_works_and_whether_it_lives_where_it_answe
         assert any(arg.endswith(f":{port}") for arg in pod["args"]), "nobody listens there"
 
 
+def test_who_describes_a_pod_that_ended_reads_why() -> None:
+    for deployment in _each(_everything(), "Deployment"):
+        assert container(deployment)["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
 def test_a_pod_is_given_longer_to_end_than_it_takes() -> None:
     of_a_phase_s = signature(Supervisor).parameters["grace_s"].default
     for deployment in _each(_everything(), "Deployment"):
