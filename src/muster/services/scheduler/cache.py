@@ -59,6 +59,7 @@ from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ACTIVE_USED, TaskStatus
 from muster.model.tables import ClusterTables
 from muster.numerics.axis import GPU_UNIT
+from muster.services.scheduler.arrivals import Arrivals
 from muster.services.scheduler.assumptions import Assumption, Assumptions, is_shown
 from muster.services.scheduler.backoffs import Backoffs, RefusalInformers
 from muster.services.scheduler.batch_objects import BatchPodGroup, BatchQueue
@@ -124,6 +125,7 @@ class SchedulerCache:
         self._priorities = Priorities()
         self._aliases: dict[str, dict[str, str]] = {}
         self._hyper_nodes_changed = True
+        self._arrivals = Arrivals(clock)
         self._had_containers = self._node_reader.needs_containers
         self._charges = Charges(options.names, self._tables)
         self.backoffs = Backoffs(
@@ -151,6 +153,7 @@ class SchedulerCache:
                 self._refresh_pod(uid)
             self._refresh_charged_jobs()
         self._apply_due_transitions(now_s)
+        self._take_over_settled_nodes()
         self._informers.cluster_objects.hold_back(
             self.backoffs.evictions(), self.backoffs.actors(), self.backoffs.binds()
         )
@@ -162,6 +165,10 @@ class SchedulerCache:
 
     def pod(self, uid: str) -> Pod | None:
         return self._pods_by_uid.get(uid)
+
+    def has_node(self, name: str) -> bool:
+        """Whether there is such a node, and it is ours."""
+        return self._tables.has_node(name)
 
     def pod_group(self, job: str) -> PodGroup | None:
         """With our own patches that the watch does not show yet."""
@@ -194,7 +201,7 @@ class SchedulerCache:
         """When the mere passing of time next changes something."""
         next_s = self.transitions.next_s()
         on_wall_s = None if next_s is None else self._own_times.to_wall_s(next_s)
-        moments = (on_wall_s, self.backoffs.next_end_s())
+        moments = (on_wall_s, self.backoffs.next_end_s(), self._arrivals.next_end_s())
         return min((at_s for at_s in moments if at_s is not None), default=None)
 
     def stale_bind_requests(self) -> Iterator[BindRequest]:
@@ -395,17 +402,32 @@ class SchedulerCache:
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is None or new is None or old.metadata.labels != new.metadata.labels:
             self._hyper_nodes_changed = True
-        gone = new is None or not self._shard.has_node(new)
-        if new is not None and not gone:
+        if new is not None and self._is_ours_by_now(old, new):
             record = self._node_reader.record(new)
             is_new = not self._tables.has_node(record.name)
             self._wake_if_changed(self._tables.upsert_node(record))
             if is_new:
                 self._recharge_pods_on(record.name)
-        elif old is not None:
+        elif old is not None and self._tables.has_node(old.metadata.name):
             self._tables.remove_node(old.metadata.name)
             self._recharge_pods_on(old.metadata.name)
             self.changed.set()
+
+    def _is_ours_by_now(self, old: Node | None, new: Node) -> bool:
+        name = new.metadata.name
+        if not self._shard.has_node(new):
+            self._arrivals.left(name)
+            return False
+        if old is not None and not self._shard.has(old.metadata):
+            self._arrivals.came(name)
+            self.transitions.sooner.set()
+        return name not in self._arrivals
+
+    def _take_over_settled_nodes(self) -> None:
+        for name in self._arrivals.settled():
+            node = self._informers.nodes.get(Key("", name))
+            if node is not None:
+                self._node_changed(None, node)
 
     def _recharge_pods_on(self, node: str) -> None:
         """Who pays for pods of a node is our business while the node is ours."""

@@ -121,7 +121,7 @@ class Committer:
             if self._assume_gang(gang):
                 self._begin(self._bind_gang(gang), f"bind {job}")
         standings = None if shares is None else QueueStandings(snapshot.queues, shares)
-        self._start_evictions(plan, recent, _Decided(number, standings))
+        self._start_evictions(self._still_true(plan, snapshot), recent, _Decided(number, standings))
         for request in list(self._cache.stale_bind_requests()):
             uid = request.metadata.uid
             if uid not in self._deleting:
@@ -157,7 +157,7 @@ class Committer:
         """From now on its pods count as bound, so that a cycle during the writes sees them; unless
         something of it has gone or changed while it was decided: then it is decided anew.
         """
-        problem = next(filter(None, (self._obstacle(uid) for uid in gang.uids)), "")
+        problem = next(filter(None, (self._obstacle(bind) for bind, _ in gang.binds)), "")
         try:
             for bind, _ in gang.binds if not problem else ():
                 self._cache.assume(bind.task, _assumption(bind))
@@ -170,11 +170,13 @@ class Committer:
             self._cache.changed.set()
         return not problem
 
-    def _obstacle(self, uid: str) -> str:
+    def _obstacle(self, bind: Bind) -> str:
         """Why a pod that was to be bound no longer can be; empty if it can."""
-        pod = self._cache.pod(uid)
+        pod = self._cache.pod(bind.task)
         if pod is None:
-            return f"pod {uid} has gone"
+            return f"pod {bind.task} has gone"
+        if not self._cache.has_node(bind.node):
+            return f"node {bind.node} has gone, or to another pool"
         if pod.metadata.deletion_timestamp is not None:
             return f"pod {pod.key} is being deleted"
         return f"pod {pod.key} is on a node" if pod.spec.node_name else ""
@@ -269,6 +271,20 @@ class Committer:
 
     # -- evicting --------------------------------------------------------------------------------
 
+    def _still_true(self, plan: Plan, snapshot: ClusterSnapshot) -> Plan:
+        """Without evictions for those who were to get room on a node that has left meanwhile."""
+        named = {one.node for one in plan.nominations} | {one.node for one in plan.evictions}
+        left = {one for one in named & snapshot.nodes.row.keys() if not self._cache.has_node(one)}
+        vain = {one.job for one in plan.nominations if one.node in left}
+        vain |= {_beneficiary(one) for one in plan.evictions if one.node in left}
+        if not vain:
+            return plan
+        self._log.info("decision outdated", jobs=sorted(vain), why="a node has left")
+        self._cache.changed.set()
+        nominations = tuple(one for one in plan.nominations if one.job not in vain)
+        evictions = tuple(one for one in plan.evictions if _beneficiary(one) not in vain)
+        return replace(plan, nominations=nominations, evictions=evictions)
+
     def _start_evictions(
         self, plan: Plan, recent: Mapping[str, RecentEviction], decided: _Decided
     ) -> None:
@@ -295,7 +311,7 @@ class Committer:
     ) -> None:
         actors: dict[str, list[Evict]] = {}
         for evict in victims:
-            actors.setdefault(evict.actor or evict.job, []).append(evict)
+            actors.setdefault(_beneficiary(evict), []).append(evict)
         waiting = _by_job(nominations)
         gone: list[str] = []
         try:
@@ -377,6 +393,10 @@ async def _while_leading(work: Coroutine[None, None, None]) -> None:
     """To its end, or until we are deposed: the fence that said so ends the service as well."""
     with suppress(Deposed):
         await work
+
+
+def _beneficiary(evict: Evict) -> str:
+    return evict.actor or evict.job
 
 
 def _by_job(decisions: Iterable[_Decision]) -> dict[str, list[_Decision]]:

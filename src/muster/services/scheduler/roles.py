@@ -56,8 +56,10 @@ def rights(known: Names, leases: Iterable[str] | None = None) -> Rights:
 
 
 def observer_rights() -> Rights:
-    """Of one that decides and does nothing: it reads what a scheduler reads."""
-    return Rights([*_reads(), *may_ask_who_asks()], {})
+    """Of one that decides and does nothing: it reads what a scheduler reads, and for plans what
+    pods are described in."""
+    described = may(("get",), kinds.CLUSTER_TRAINING_RUNTIME, kinds.TRAINING_RUNTIME)
+    return Rights([*_reads(), *described, *may_ask_who_asks()], {})
 
 
 def _reads() -> Iterable[Rule]:

@@ -1,9 +1,11 @@
 """SchedulerCache: from watch events to the snapshot of a cycle."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.lab import BY_REQUEST
 from tests.support.scheduler_world import (
     Body,
     SchedulerWorld,
@@ -22,6 +24,7 @@ from muster.api.devices import (
     DeviceRequestAllocationResult,
 )
 from muster.api.podgroup import PodGroup
+from muster.base.clock import VirtualClock
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.plan import Plan
 from muster.model.status import TaskStatus
@@ -241,6 +244,8 @@ def test_only_nodes_of_the_shards_pool_are_cached_with_their_releasing_resources
     assert snapshot.nodes.allocatable[0, gpu] == 8000
     assert snapshot.nodes.releasing[0, gpu] == 1000
     made.show(node("mine", labels={POOL: "b"}), node("other", labels={POOL: "a"}))
+    assert made.snapshot().nodes.names == ()
+    pass_time(made, 10.0)
     assert made.snapshot().nodes.names == ("other",)
 
 
@@ -406,7 +411,10 @@ def test_an_orphan_queue_is_left_out_with_all_its_descendants() -> None:
 
 @pytest.mark.row(14, 36)
 def test_a_job_is_a_pod_group_with_its_pods_and_is_refused_without_a_queue() -> None:
-    made = world(node("n1"), queue(), pod("bare"), group("lost", queue="nowhere"), pod("lost"))
+    made = world(node("n1"), queue(), pod("early"), group("lost", queue="nowhere"), pod("lost"))
+    bare = pod("bare")
+    del bare["metadata"]["annotations"]["pod-group-name"]
+    made.show(bare)
     made.show(group("good", minimum=2), pod("a", group="good"), pod("b", group="good"))
     made.show(pod("else", group="good", metadata={"namespace": "others"}))
     snapshot = made.snapshot()
@@ -672,6 +680,67 @@ def test_pods_from_before_the_first_device_class_are_refreshed() -> None:
     assert made.task("p").constraints.containers == ()
     made.show({"kind": "DeviceClass", "metadata": {"name": "gpu"}})
     assert len(made.task("p").constraints.containers) == 1
+
+
+# -- nodes that change hands -------------------------------------------------------------------
+
+
+def pass_time(made: SchedulerWorld, by_s: float) -> None:
+    assert isinstance(made.clock, VirtualClock)
+    made.clock.advance(by_s)
+
+
+def in_pools(pool: str) -> SchedulerWorld:
+    return world(
+        node("n1", labels={POOL: pool}),
+        node("n2", labels={POOL: "a"}),
+        options=replace(BY_REQUEST, shard="a"),
+    )
+
+
+def test_a_node_that_comes_from_another_pool_is_ours_when_it_has_stayed_for_a_while() -> None:
+    """What its scheduler decided for it last may not have reached us yet."""
+    made = in_pools("b")
+    made.show(node("n1", labels={POOL: "a"}))
+    assert set(made.idle_gpus()) == {"n2"}
+    made.show(node("n1", gpus=4, labels={POOL: "a"}))
+    due_s = made.cache.next_transition_s()
+    assert due_s is not None
+    assert made.clock.now_s() < due_s < made.clock.now_s() + 10.0
+    pass_time(made, due_s - made.clock.now_s())
+    assert made.idle_gpus() == {"n1": 4000, "n2": 8000}
+    assert made.cache.next_transition_s() is None
+
+
+def test_a_node_that_goes_to_and_fro_between_pools_is_nobodys_until_it_stays() -> None:
+    made = in_pools("a")
+    for _ in range(3):
+        made.show(node("n1", labels={POOL: "b"}))
+        made.show(node("n1", labels={POOL: "a"}))
+        pass_time(made, 3.0)
+        assert set(made.idle_gpus()) == {"n2"}
+    pass_time(made, 3.0)
+    assert set(made.idle_gpus()) == {"n1", "n2"}
+
+
+def test_a_node_that_left_while_it_was_coming_is_none_of_ours() -> None:
+    made = in_pools("b")
+    made.show(node("n1", labels={POOL: "a"}))
+    made.hide(node("n1", labels={POOL: "a"}))
+    pass_time(made, 60.0)
+    assert set(made.idle_gpus()) == {"n2"}
+    made.show(node("n1", labels={POOL: "a"}))
+    assert set(made.idle_gpus()) == {"n1", "n2"}
+
+
+def test_what_happens_to_nodes_of_other_pools_wakes_nobody() -> None:
+    made = in_pools("b")
+    made.snapshot()
+    made.show(node("n1", gpus=4, labels={POOL: "b"}))
+    made.hide(node("n1", gpus=4, labels={POOL: "b"}))
+    assert not made.cache.changed.is_set()
+    made.hide(node("n2", labels={POOL: "a"}))
+    assert made.cache.changed.is_set()
 
 
 # -- decisions that the watch has not shown yet ------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.support.scheduler_world import Body, SchedulerWorld, group, node, pod, queue, request
 
+from muster.base.clock import VirtualClock
 from muster.base.timefmt import rfc3339
 from muster.engine.cycle import run_cycle
 from muster.model.status import TaskStatus
@@ -212,6 +213,8 @@ def test_pods_of_another_pool_are_not_ours_to_charge() -> None:
     made.show(group("g", metadata={"labels": far}))
     assert charged(made) == {}
     made.show(node("n1"))
+    assert isinstance(made.clock, VirtualClock)
+    made.clock.advance(10.0)
     assert charged(made) == {"default-queue": 2}, "the node has come into our pool, and no queue q"
 
 

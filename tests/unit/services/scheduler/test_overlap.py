@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.lab import BY_REQUEST
 from tests.support.scheduler_world import (
+    Body,
     SchedulerWorld,
     group,
     node,
@@ -29,6 +30,7 @@ from muster.engine.plan import Evict, Plan
 from muster.model.status import TaskStatus
 from muster.services.scheduler.write_turns import WriteTurns
 
+POOL = "kai.scheduler/node-pool"
 PODS = "/api/v1/namespaces/team/pods"
 
 
@@ -314,6 +316,55 @@ def test_pods_decided_for_a_node_that_vanished_meanwhile_are_decided_anew() -> N
         assert world.task("large").node == "n3"
 
     told(scenario)
+
+
+def in_pool(made: Body, pool: str) -> Body:
+    made["metadata"].setdefault("labels", {})[POOL] = pool
+    return made
+
+
+def test_pods_decided_for_a_node_that_went_to_another_pool_meanwhile_are_decided_anew() -> None:
+    """Its new scheduler gives the same room to others."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(in_pool(queue(), "a"), in_pool(node("n1"), "a"), in_pool(group("p"), "a"))
+        world.show(pod("p", gpus=2))
+
+        async def leave(*_: Any) -> None:
+            world.show(in_pool(node("n1"), "b"))
+
+        world.loop.on_decided = leave
+        result = await world.loop.cycle()
+        assert len(result.plan.binds) == 1
+        assert bind_requests(world) == []
+        assert world.cache.changed.is_set()
+        assert world.task("p").status is TaskStatus.PENDING
+
+    told(scenario, replace(BY_REQUEST, shard="a"))
+
+
+def test_nobody_is_evicted_for_room_on_a_node_that_went_to_another_pool_meanwhile() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        stale = {"annotations": {"kai.scheduler/stale-podgroup-timestamp": "2020-01-01T00:00:00Z"}}
+        for name in ("n1", "n2"):
+            world.show(in_pool(node(name), "a"))
+        world.show(in_pool(queue(), "a"))
+        for job, on in (("old", "n1"), ("other", "n2")):
+            world.show(in_pool(group(job, minimum=2, metadata=stale), "a"))
+            world.show(pod(f"{job}-0", group=job, node=on))
+
+        async def leave(*_: Any) -> None:
+            world.show(in_pool(node("n1"), "b"))
+
+        world.loop.on_decided = leave
+        result = await world.loop.cycle()
+        assert len(result.plan.evictions) == 2
+        await world.settle()
+        evicted = [path for _, path, _ in world.server.written("/eviction")]
+        assert evicted == [f"{PODS}/other-0/eviction"]
+        assert world.cache.changed.is_set()
+
+    told(scenario, replace(BY_REQUEST, shard="a"))
 
 
 # -- writes that raise what nobody foresaw -----------------------------------------------------

@@ -11,7 +11,7 @@ from tests.support.virtual_time import virtually
 
 from muster.api.kinds import Kind
 from muster.api.names import DEFAULT
-from muster.engine import registry
+from muster.engine.config import known_names
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import SessionPlugin, View
 from muster.engine.profiles.volcano import VOLCANO
@@ -61,7 +61,7 @@ class _Point:
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found = {"muster.plugins": [_Point], "muster.actions": []}
-    monkeypatch.setattr(registry, "entry_points", lambda group: found[group])
+    monkeypatch.setattr(known_names, "entry_points", lambda group: found[group])
     file = tmp_path / "conf.yaml"
     file.write_text("actions: allocate\ntiers: [{plugins: [{name: predicates}, {name: prices}]}]\n")
     return file
@@ -108,7 +108,7 @@ def test_objects_of_a_kind_that_a_plugin_names_are_in_the_next_snapshot(conf: Pa
     virtually(scenario())
 
 
-_PLUGINS_OF_OURS = sorted({*registry.PLUGINS.values(), *VOLCANO.plugins.values()})
+_PLUGINS_OF_OURS = sorted({*known_names.PLUGINS.values(), *VOLCANO.plugins.values()})
 
 
 @pytest.mark.row(158)

@@ -539,6 +539,11 @@ def test_each_new_status_of_a_job_is_written_and_recorded_once_and_none_waits() 
         ]
         return [listed[-1]["message"] for listed in conditions(world)], events
 
+    def repeated(world: SchedulerWorld) -> list[Body]:
+        """Events that were told again: the count of the first is written anew, or larger."""
+        told = [json.loads(one.body) for one in world.server.requests if "/events" in one.path]
+        return [body for body in told if body["count"] > 1]
+
     async def scenario(world: SchedulerWorld) -> None:
         updater: Any = world.loop._reporter._updater
         crowded(world)
@@ -547,12 +552,14 @@ def test_each_new_status_of_a_job_is_written_and_recorded_once_and_none_waits() 
         written, recorded = seen(world)
         assert len(written) == 1
         assert recorded == written
+        assert repeated(world) == []
         world.show(node("n1", gpus=2))
         for _ in range(2):
             await cycle(world)
         written, recorded = seen(world)
         assert len(set(written)) == 2
         assert recorded == written
+        assert repeated(world) == []
         assert len(updater) == 0
 
     told(scenario)

@@ -125,6 +125,7 @@ def test_a_refused_bind_request_is_an_event_and_a_condition() -> None:
     world = told(scenario)
     event, about_group = world.server.events("FailedBinding")
     assert about_group["involvedObject"]["kind"] == "PodGroup"
+    assert about_group["message"].startswith("Binding was refused and is tried again in ")
     assert event["type"] == "Warning"
     assert event["message"].startswith("Failed to bind pod team/p to node n1. ")
     ((_, _, body),) = world.server.written(f"{PODS}/p/status")
