@@ -21,6 +21,8 @@ _FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "volcano-crds"
 _QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 _GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 _JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
+_FLOWS = "/apis/flow.volcano.sh/v1alpha1/namespaces/default/jobflows"
+_TEMPLATES = "/apis/flow.volcano.sh/v1alpha1/namespaces/default/jobtemplates"
 _HYPERNODES = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
 _EXACTLY_N = {"type": "Node", "selector": {"exactMatch": {"name": "n"}}}
 
@@ -67,6 +69,10 @@ OBJECTS: dict[str, tuple[str, dict[str, Any]]] = {
             }
         },
     ),
+    "a flow": (_FLOWS, {"spec": {"flows": [{"name": "a", "dependsOn": {"targets": ["b"]}}]}}),
+    "a flow with a step of no name": (_FLOWS, {"spec": {"flows": [{"name": ""}]}}),
+    "a flow that keeps its jobs otherwise": (_FLOWS, {"spec": {"jobRetainPolicy": "keep"}}),
+    "a template": (_TEMPLATES, {"spec": {"tasks": [{"name": "a", "template": {"x": 1}}]}}),
     "a hypernode without a tier": (_HYPERNODES, {"spec": {"members": []}}),
 }
 
@@ -127,6 +133,7 @@ async def _until(transport: Transport, path: str, wanted: int) -> None:
 async def _judged(transport: Transport, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a creation that is not carried out: code, stored spec, refused fields."""
     kind = {"queues": "Queue", "podgroups": "PodGroup", "jobs": "Job", "hypernodes": "HyperNode"}
+    kind |= {"jobflows": "JobFlow", "jobtemplates": "JobTemplate"}
     group_version = path.split("/apis/")[1].split("/namespaces")[0].split("/")
     whole = {
         "apiVersion": "/".join(group_version[:2]),

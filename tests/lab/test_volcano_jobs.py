@@ -19,6 +19,11 @@ from muster.sim.kubelet.nodes import NodeGroup
 JOB = plain_kind("batch.volcano.sh", "v1alpha1", "Job", "jobs")
 CRON_JOB = plain_kind("batch.volcano.sh", "v1alpha1", "CronJob", "cronjobs")
 COMMAND = plain_kind("bus.volcano.sh", "v1alpha1", "Command", "commands")
+JOB_FLOW = plain_kind("flow.volcano.sh", "v1alpha1", "JobFlow", "jobflows")
+JOB_TEMPLATE = plain_kind("flow.volcano.sh", "v1alpha1", "JobTemplate", "jobtemplates")
+HYPER_NODE = plain_kind(
+    "topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes", namespaced=False
+)
 GROUP = plain_kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
 QUEUE = plain_kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namespaced=False)
 SERVICE = plain_kind("", "v1", "Service", "services")
@@ -205,6 +210,79 @@ def test_a_cron_job_makes_a_job_each_minute_and_keeps_the_last() -> None:
         jobs = await lab.all(JOB)
         assert 2 <= len(jobs) <= 3, [one["metadata"]["name"] for one in jobs]
         assert (await lab.get(CRON_JOB, "nightly"))["status"]["lastSuccessfulTime"]
+
+    in_lab(story, OURS)
+
+
+def test_a_flow_makes_each_job_when_those_before_it_are_completed(in_world: InWorld) -> None:
+    """The one that the first of them fails makes no more; the other is gone when it is done."""
+
+    async def story(lab: Lab) -> None:
+        for name in ("fetch", "train", "odd"):
+            spec = job(replicas=1, policies=[{"event": "PodFailed", "action": "TerminateJob"}])
+            await lab.create(JOB_TEMPLATE, {"metadata": {"name": name}, "spec": spec["spec"]})
+        steps = [{"name": "train", "dependsOn": {"targets": ["fetch"]}}, {"name": "fetch"}]
+        good = {"flows": steps, "jobRetainPolicy": "delete"}
+        await lab.create(JOB_FLOW, {"metadata": {"name": "good"}, "spec": good})
+        steps = [{"name": "odd"}, {"name": "train", "dependsOn": {"targets": ["odd"]}}]
+        await lab.create(JOB_FLOW, {"metadata": {"name": "bad"}, "spec": {"flows": steps}})
+        await lab.until_running("bad-odd", 1)
+
+        async def so(name: str, phase: str) -> bool:
+            status = (await lab.get(JOB_FLOW, name)).get("status") or {}
+            return bool((status.get("state") or {}).get("phase") == phase)
+
+        for name in ("fetch", "train"):
+            await lab.until_running(f"good-{name}", 1)
+            assert len(await lab.running("good")) == 1
+            pod = Key(lab.namespace, f"good-{name}-worker-0")
+            done = {"status": {"phase": "Succeeded"}}
+            await lab.cluster.writer.patch(POD, pod, done, subresource="status")
+        await lab.until(lambda: so("good", "Succeed"), within_s=120)
+        lives = (await lab.get(JOB_FLOW, "good"))["status"]["jobStatusList"]
+        ended = {one["name"]: one["endTimestamp"] for one in lives}
+        begun = {one["name"]: one["startTimestamp"] for one in lives}
+        assert begun["good-train"] >= ended["good-fetch"]
+        await fail(lab, "bad-odd-worker-0", 1)
+        await lab.until(lambda: so("bad", "Failed"), within_s=120)
+
+        async def only_the_bad_is_left() -> bool:
+            return [one["metadata"]["name"] for one in await lab.all(JOB)] == ["bad-odd"]
+
+        await lab.until(only_the_bad_is_left)
+        await lab.until(lambda: _is_named(lab, "odd", ["bad-odd"]))
+        waits = {"name": "a", "dependsOn": {"targets": ["b"]}}
+        wrong = {"metadata": {"name": "no"}, "spec": {"flows": [waits]}}
+        with pytest.raises(Forbidden, match=r"dependsOn\.targets: there is no step b"):
+            await lab.create(JOB_FLOW, wrong)
+        await lab.cluster.writer.delete(JOB_FLOW, Key(lab.namespace, "bad"))
+
+        async def is_gone() -> bool:
+            return not await lab.all(JOB)
+
+        await lab.until(is_gone, why="jobs go with their flow")
+
+    in_world(story, OURS)
+
+
+async def _is_named(lab: Lab, template: str, jobs: list[str]) -> bool:
+    status = (await lab.get(JOB_TEMPLATE, template)).get("status") or {}
+    return bool(status.get("jobDependsOnList") == jobs)
+
+
+def test_a_hyper_node_says_how_many_nodes_are_below_it() -> None:
+    async def story(lab: Lab) -> None:
+        members = [{"type": "Node", "selector": {"regexMatch": {"pattern": "^node-"}}}]
+        spec = {"tier": 1, "members": members}
+        await lab.create(HYPER_NODE, {"metadata": {"name": "rack"}, "spec": spec})
+
+        async def says(count: int) -> bool:
+            status = (await lab.get(HYPER_NODE, "rack")).get("status") or {}
+            return bool(status.get("nodeCount") == count)
+
+        await lab.until(lambda: says(4))
+        await lab.cluster.writer.delete(NODE, Key("", "node-3"))
+        await lab.until(lambda: says(3))
 
     in_lab(story, OURS)
 

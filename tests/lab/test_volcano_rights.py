@@ -81,6 +81,9 @@ _OF_CONTROLLERS: list[str] = [
     "get configmaps",  # of the plugins, where they are there already
     "patch configmaps",
     "patch cronjobs/status.batch.volcano.sh",
+    "patch hypernodes/status.topology.volcano.sh",
+    "patch jobflows/status.flow.volcano.sh",
+    "patch jobtemplates/status.flow.volcano.sh",
     "patch podgroups.scheduling.volcano.sh",  # a job that changed
     "patch queues.scheduling.volcano.sh",  # commands about queues
 ]

@@ -115,6 +115,7 @@ class AdmissionHandler:
         checks: dict[str, Callable[[Review, VolcanoCluster], AdmissionResponse]] = {
             volcano_paths.VALIDATE_JOB: volcano_validate.validate_job,
             volcano_paths.VALIDATE_CRON_JOB: volcano_validate.validate_cron_job,
+            volcano_paths.VALIDATE_JOB_FLOW: volcano_validate.validate_job_flow,
             volcano_paths.VALIDATE_GROUP: volcano_validate.validate_pod_group,
             volcano_paths.VALIDATE_QUEUE: volcano_validate.validate_queue,
             volcano_paths.VALIDATE_POD: volcano_validate.validate_pod,

@@ -17,10 +17,14 @@ def rights(known: Names) -> Rights:
     everywhere = [
         *may_read(
             kinds.POD,
+            kinds.NODE,
+            kinds.HYPER_NODE,
             kinds.NAMESPACE,
             kinds.PRIORITY_CLASS,
             kinds.VOLCANO_JOB,
             kinds.VOLCANO_CRON_JOB,
+            kinds.VOLCANO_JOB_FLOW,
+            kinds.VOLCANO_JOB_TEMPLATE,
             kinds.VOLCANO_COMMAND,
             kinds.VOLCANO_POD_GROUP,
             kinds.VOLCANO_QUEUE,
@@ -31,13 +35,17 @@ def rights(known: Names) -> Rights:
         *may(("patch",), kinds.VOLCANO_QUEUE),
         *may(
             ("patch",),
+            kinds.HYPER_NODE,
             kinds.VOLCANO_JOB,
             kinds.VOLCANO_CRON_JOB,
+            kinds.VOLCANO_JOB_FLOW,
+            kinds.VOLCANO_JOB_TEMPLATE,
             kinds.VOLCANO_QUEUE,
             subresource="status",
         ),
         # Owners of what we make, which block its deletion.
         *may_use("batch.volcano.sh", ["jobs/finalizers", "cronjobs/finalizers"], ["update"]),
+        *may_use("flow.volcano.sh", ["jobflows/finalizers"], ["update"]),
         *may_use("", ["services", "persistentvolumeclaims", "secrets"], ["create"]),
         *may_use("", ["configmaps"], ["create", "get", "patch"]),
         # What their annotations say, and whether they still want pods.

@@ -5,13 +5,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muster.api.kinds import (
+    HYPER_NODE,
     JOB_POD,
     NAMESPACE,
+    NODE,
     POD,
     PRIORITY_CLASS,
     VOLCANO_COMMAND,
     VOLCANO_CRON_JOB,
     VOLCANO_JOB,
+    VOLCANO_JOB_FLOW,
+    VOLCANO_JOB_TEMPLATE,
     VOLCANO_POD_GROUP,
     VOLCANO_QUEUE,
 )
@@ -24,8 +28,10 @@ from muster.client.read import Reader, Selection
 from muster.client.write import Writer
 from muster.runtime.controller import Pace, own_key
 from muster.runtime.supervisor import Supervisor
+from muster.services.volcano.reconciler import flows, hyper_nodes, others
 from muster.services.volcano.reconciler import jobs as job_controller
-from muster.services.volcano.reconciler import others
+from muster.services.volcano.reconciler.flows import JobFlowReconciler, JobTemplateReconciler
+from muster.services.volcano.reconciler.hyper_nodes import HyperNodeReconciler
 from muster.services.volcano.reconciler.jobs import JobReconciler
 from muster.services.volcano.reconciler.others import (
     CronJobReconciler,
@@ -54,8 +60,10 @@ class VolcanoServiceConfig:
 def build(supervisor: Supervisor, config: VolcanoServiceConfig) -> None:
     writer = Writer(supervisor.connection, "muster-volcano")
     _jobs(supervisor, config, writer)
+    _flows(supervisor, config, writer)
     _queues(supervisor, config, writer)
     _plain_pods(supervisor, config, writer)
+    _hyper_nodes(supervisor, writer)
 
 
 def _jobs(supervisor: Supervisor, config: VolcanoServiceConfig, writer: Writer) -> None:
@@ -95,6 +103,25 @@ def _jobs(supervisor: Supervisor, config: VolcanoServiceConfig, writer: Writer) 
     watching = supervisor.controller("volcano cron jobs", cron, Pace(workers=config.workers))
     watching.watch(cron_jobs, own_key)
     watching.watch(jobs, others.cron_job_of)
+
+
+def _flows(supervisor: Supervisor, config: VolcanoServiceConfig, writer: Writer) -> None:
+    jobs = supervisor.informer(VOLCANO_JOB)
+    made = supervisor.informer(VOLCANO_JOB_FLOW, is_optional=True)
+    templates = supervisor.informer(VOLCANO_JOB_TEMPLATE, is_optional=True)
+    flows_from = made.add_index(flows.templates_of)
+    reconciler = JobFlowReconciler(
+        made, templates, jobs, jobs.add_index(flows.flow_of), writer, supervisor.recorder
+    )
+    controller = supervisor.controller("volcano job flows", reconciler, Pace(config.workers))
+    controller.watch(made, own_key)
+    controller.watch(jobs, flows.flow_of)
+    controller.watch(templates, lambda one: [flow.key for flow in flows_from.get(one.key)])
+    named = JobTemplateReconciler(templates, jobs.add_index(flows.template_of), writer)
+    pace = Pace(workers=config.workers, gather_s=1.0)
+    controller = supervisor.controller("volcano job templates", named, pace)
+    controller.watch(templates, own_key)
+    controller.watch(jobs, flows.template_of)
 
 
 def _queues(supervisor: Supervisor, config: VolcanoServiceConfig, writer: Writer) -> None:
@@ -146,6 +173,15 @@ def _plain_pods(supervisor: Supervisor, config: VolcanoServiceConfig, writer: Wr
     controller = supervisor.controller("volcano groups scaled away", scaled, pace)
     controller.watch(groups, own_key)
     controller.watch(pods, group_of)
+
+
+def _hyper_nodes(supervisor: Supervisor, writer: Writer) -> None:
+    found = supervisor.informer(HYPER_NODE, is_optional=True)
+    nodes = supervisor.informer(NODE)
+    reconciler = HyperNodeReconciler(found, nodes, writer)
+    controller = supervisor.controller("volcano hyper nodes", reconciler, Pace(gather_s=1.0))
+    controller.watch(found, hyper_nodes.all_of_them)
+    controller.watch(nodes, hyper_nodes.all_of_them, hyper_nodes.is_another_node)
 
 
 def _is_deletion(old: object, new: object) -> bool:

@@ -323,6 +323,15 @@ REFUSED: dict[str, tuple[str, Any, str, str]] = {
         "spec.jobTemplate.spec.tasks",
         "at least one task",
     ),
+    "a flow whose steps wait for each other": (
+        "/jobflows/validate",
+        {
+            "metadata": {"name": "f"},
+            "spec": {"flows": [{"name": "a", "dependsOn": {"targets": ["a"]}}]},
+        },
+        "spec.flows",
+        "depend on none",
+    ),
 }
 
 
@@ -355,6 +364,15 @@ ALLOWED: dict[str, tuple[str, Any]] = {
         {"metadata": {"name": "q"}, "spec": {"parent": "top", "deserved": {"cpu": 4}}},
     ),
 }
+
+
+def test_what_nobody_reads_of_a_flow_is_a_warning() -> None:
+    flow = {"flows": [{"name": "a", "patch": {"jobSpec": {}}}]}
+    answer = asked("/jobflows/validate", {"metadata": {"name": "f"}, "spec": flow})
+    assert answer["allowed"]
+    assert answer["warnings"] == [
+        "spec.flows[0].patch: nobody reads it (write another JobTemplate)"
+    ]
 
 
 @pytest.mark.parametrize("case", ALLOWED)
@@ -401,6 +419,7 @@ def test_of_a_job_only_its_size_and_its_patience_can_change(after: Any, field: s
         "/queues/validate",
         "/pods/validate",
         "/cronjobs/validate",
+        "/jobflows/validate",
         "/podgroups/validate",
     ],
 )
@@ -427,6 +446,7 @@ def test_the_server_is_told_of_volcano_s_kinds_only_where_they_are_served() -> N
         "/jobs/mutate",
         "/jobs/validate",
         "/cronjobs/validate",
+        "/jobflows/validate",
         "/podgroups/mutate",
         "/podgroups/validate",
         "/queues/mutate",

@@ -5,6 +5,7 @@ from typing import Final
 MUTATE_JOB: Final = "/jobs/mutate"
 VALIDATE_JOB: Final = "/jobs/validate"
 VALIDATE_CRON_JOB: Final = "/cronjobs/validate"
+VALIDATE_JOB_FLOW: Final = "/jobflows/validate"
 MUTATE_GROUP: Final = "/podgroups/mutate"
 VALIDATE_GROUP: Final = "/podgroups/validate"
 MUTATE_QUEUE: Final = "/queues/mutate"
@@ -23,6 +24,7 @@ MUTATING: Final = (
 VALIDATING: Final = (
     (VALIDATE_JOB, *_BATCH, "jobs", _WRITES, "Namespaced"),
     (VALIDATE_CRON_JOB, *_BATCH, "cronjobs", _WRITES, "Namespaced"),
+    (VALIDATE_JOB_FLOW, "flow.volcano.sh", "v1alpha1", "jobflows", _WRITES, "Namespaced"),
     (VALIDATE_GROUP, *_SCHEDULING, "podgroups", _WRITES, "Namespaced"),
     (VALIDATE_QUEUE, *_SCHEDULING, "queues", (*_WRITES, "DELETE"), "Cluster"),
     (VALIDATE_POD, "", "v1", "pods", ("CREATE",), "Namespaced"),

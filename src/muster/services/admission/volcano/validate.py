@@ -1,10 +1,12 @@
 """What Volcano's webhooks refuse, each with the field and what to write instead."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from muster.api.core import Pod
-from muster.api.validation.problems import Problem, Problems, errors
+from muster.api.validation.problems import Problem, Problems, errors, warnings
+from muster.api.validation.volcano_flows import job_flow_problems
 from muster.api.validation.volcano_jobs import change_problems, cron_job_problems, job_problems
 from muster.api.validation.volcano_queues import (
     deletion_problems,
@@ -17,6 +19,7 @@ from muster.api.validation.volcano_queues import (
 from muster.api.volcano import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, PodGroup, Queue
 from muster.api.volcano_batch import CronJob, Job
 from muster.api.volcano_defaults import with_defaults
+from muster.api.volcano_flow import JobFlow
 from muster.base.parse_int import parse_int
 from muster.services.admission.decode import decode_object
 from muster.services.admission.review import ALLOWED, AdmissionResponse, Review, with_sentence
@@ -44,6 +47,16 @@ def validate_cron_job(review: Review, cluster: VolcanoCluster) -> AdmissionRespo
         return ALLOWED
     cron = decode_object(CronJob, review.thing)
     return cron if isinstance(cron, AdmissionResponse) else _answer(cron_job_problems(cron))
+
+
+def validate_job_flow(review: Review, cluster: VolcanoCluster) -> AdmissionResponse:
+    if review.operation not in _WRITES:
+        return ALLOWED
+    flow = decode_object(JobFlow, review.thing)
+    if isinstance(flow, AdmissionResponse):
+        return flow
+    found = list(job_flow_problems(flow))
+    return replace(_answer(found), warnings=tuple(map(str, warnings(found))))
 
 
 def validate_pod_group(review: Review, cluster: VolcanoCluster) -> AdmissionResponse:
