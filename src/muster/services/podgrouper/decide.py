@@ -4,8 +4,9 @@ Some things are the user's once the group exists: its queue, its node pool, and 
 set (markUnschedulable, schedulingBackoff). They are taken from the live object, never overwritten.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from muster.api import names
@@ -17,6 +18,8 @@ from muster.services.podgrouper.groupers.group import Group, Object
 from muster.services.podgrouper.groupers.workload import GroupingSettings, ObjectRef
 
 _MESSAGE_SIZE = 1024
+_ALIKE = 0.85
+"""How much of two keys of labels is the same where one was meant to be the other."""
 _KEPT_FROM_LIVE = ("markUnschedulable", "schedulingBackoff", "queue")
 
 
@@ -101,13 +104,27 @@ def waits_ungrouped(pod: Pod, why: str, now_s: float) -> Mapping[str, str] | Non
     return condition(names.CONDITION_POD_SCHEDULED, False, reason, text, rfc3339(now_s))
 
 
+def mistaken_label(group: Group, pod: Object, settings: GroupingSettings) -> str:
+    """What to say of a group that was left to the default queue, though a label nearly named one;
+    empty where none did.
+    """
+    if group.queue != names.DEFAULT_QUEUE or _names_queue(group, pod, settings):
+        return ""
+    written = {**group.labels, **fields.labels(pod)}
+    meant = get_close_matches(settings.queue_label, written, n=1, cutoff=_ALIKE)
+    if not meant:
+        return ""
+    return (
+        f'it is charged to queue {group.queue}: nobody reads the label "{meant[0]}"; did you mean '
+        f"{settings.queue_label}? Correct it and submit again, for a group keeps its queue"
+    )
+
+
 def unread_owner(group: Group, pod: Object, owner: ObjectRef, settings: GroupingSettings) -> str:
     """What to say of a group whose queue was left to the default because its owner is not readable;
     empty where somebody named the queue.
     """
-    keys = (settings.queue_label, names.LABEL_LEGACY_QUEUE)
-    is_named = any(key in fields.labels(pod) or key in group.labels for key in keys)
-    if is_named or group.queue != names.DEFAULT_QUEUE:
+    if group.queue != names.DEFAULT_QUEUE or _names_queue(group, pod, settings):
         return ""
     kind = f"{owner.kind} {owner.name} ({owner.api_version})"
     return (
@@ -115,6 +132,25 @@ def unread_owner(group: Group, pod: Object, owner: ObjectRef, settings: Grouping
         f"label there is not seen; write the label {settings.queue_label} on the pod too, or give "
         "the pod grouper the right to get that kind"
     )
+
+
+def unknown_class(group: Group, pod: Object, is_known: Callable[[str], bool]) -> str:
+    """What to say of a group whose label names a priority class that is not there; empty where it
+    is, or none is named.
+    """
+    key = names.LABEL_PRIORITY_CLASS
+    named = group.labels.get(key) or fields.labels(pod).get(key, "")
+    if not named or named == group.priority_class or is_known(named):
+        return ""
+    return (
+        f'it has the priority class {group.priority_class}: the label "{key}" names {named}, and '
+        "there is no such class; write one that `kubectl get priorityclasses` lists"
+    )
+
+
+def _names_queue(group: Group, pod: Object, settings: GroupingSettings) -> bool:
+    keys = (settings.queue_label, names.LABEL_LEGACY_QUEUE)
+    return any(key in fields.labels(pod) or key in group.labels for key in keys)
 
 
 def _with_node_pool(group: Group, pod: Object, settings: GroupingSettings) -> dict[str, str]:

@@ -107,22 +107,32 @@ class PodGrouper:
         if group is None:
             return
         await self._write_group(group, plain, settings)
-        self._warn_of_default(pod, group, unread, settings)
+        self._warn(pod, group, unread, settings, reads)
         patch = decide.pod_patch(group, plain)
         if patch is not None:
             with suppress(NotFound):
                 await self._writer.patch(POD, pod.key, patch, uid=pod.metadata.uid)
 
-    def _warn_of_default(
-        self, pod: Pod, group: Group, unread: ObjectRef | None, settings: GroupingSettings
+    def _warn(
+        self,
+        pod: Pod,
+        group: Group,
+        unread: ObjectRef | None,
+        settings: GroupingSettings,
+        reads: LocalReads,
     ) -> None:
-        """Of an owner whose labels we may not read: it is charged to a queue that nobody named."""
-        is_new = names.ANNOTATION_POD_GROUP not in pod.metadata.annotations
-        if unread is not None and is_new and self._recorder is not None:
-            text = decide.unread_owner(group, pod_object(pod), unread, settings)
-            if text:
+        """What its author meant otherwise: a queue that nobody named, for a label is misspelled or
+        of an owner whose labels we may not read; a priority class that is not there."""
+        if self._recorder is None or names.ANNOTATION_POD_GROUP in pod.metadata.annotations:
+            return
+        plain = pod_object(pod)
+        text = decide.mistaken_label(group, plain, settings)
+        if not text and unread is not None:
+            text = decide.unread_owner(group, plain, unread, settings)
+        for said in (text, decide.unknown_class(group, plain, reads.has_priority_class)):
+            if said:
                 about = reference_to(POD, pod)
-                self._recorder.warning(about, names.REASON_POD_GROUPER_WARNING, text)
+                self._recorder.warning(about, names.REASON_POD_GROUPER_WARNING, said)
 
     async def _owner_chain(self, pod: Object) -> tuple[list[Object], ObjectRef | None]:
         try:

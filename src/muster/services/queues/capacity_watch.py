@@ -14,6 +14,16 @@ from muster.services.queues import capacity
 from muster.usage.promql import CAPACITY
 
 
+def capacity_gauges(registry: CollectorRegistry, prefix: str) -> dict[int, Gauge]:
+    """By the index of the resource."""
+    return {
+        QUEUE_RESOURCES.index(name): Gauge(
+            f"{prefix}_{metric}", f"What the nodes have of {name}.", registry=registry
+        )
+        for name, metric in CAPACITY.items()
+    }
+
+
 class CapacityWatch:
     """Node by node: a change costs one node."""
 
@@ -29,12 +39,7 @@ class CapacityWatch:
         self._by_node: dict[str, Floats] = {}
         self.total = capacity.total(())
         self.on_change: Callable[[], None] = lambda: None
-        self._gauges = {
-            QUEUE_RESOURCES.index(name): Gauge(
-                f"{prefix}_{metric}", f"What the nodes have of {name}.", registry=registry
-            )
-            for name, metric in CAPACITY.items()
-        }
+        self._gauges = capacity_gauges(registry, prefix)
         nodes.add_handler(self._node_changed)
         slices.add_handler(self._slice_changed)
 

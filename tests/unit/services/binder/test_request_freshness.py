@@ -85,7 +85,8 @@ def test_groups_of_pods_about_to_be_bound_are_remembered_up_to_a_number(
     monkeypatch.setattr("muster.services.binder.native_groups._CACHED_MAX", 10)
 
     async def scenario() -> int:
-        server = ScriptedServer(*[said({"metadata": {"name": "g"}}) for _ in range(40)])
+        groups = [said({"metadata": {"name": f"g{number}"}}) for number in range(40)]
+        server = ScriptedServer(*groups)
         cache = NativeGroupCache(Reader(server.connection()))
         for number in range(40):
             assert await cache.refresh(member(number))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.grouping import grouped, pod
 
-from muster.services.podgrouper.decide import unread_owner
+from muster.services.podgrouper.decide import mistaken_label, unknown_class, unread_owner
 from muster.services.podgrouper.groupers.group import Group, GroupingError
 from muster.services.podgrouper.groupers.workload import GroupingSettings, ObjectRef
 from muster.services.podgrouper.owners import OwnerForbidden, OwnerMissing, owner_chain
@@ -134,6 +134,57 @@ def test_a_pod_that_falls_to_the_default_queue_because_its_owner_is_not_readable
     assert "write the label kai.scheduler/queue on the pod too" in said
 
 
+@pytest.mark.parametrize(
+    ("key", "is_told"),
+    [
+        ("kai.scheduler/que", True),
+        ("kai.scheduler/queues", True),
+        ("kai-scheduler/queue", True),
+        ("runai/queue", False),
+        ("kai.scheduler/priority", False),
+        ("kai.scheduler/queue", False),
+        ("project", False),
+        ("app", False),
+    ],
+)
+def test_who_misspells_the_label_of_the_queue_is_told_which_is_read(
+    key: str, is_told: bool
+) -> None:
+    for of_group, of_pod in (({key: "a"}, {}), ({}, {key: "a"})):
+        group = Group("pg", "team", {}, of_group, {}, "default-queue", "train")
+        pod = {"metadata": {"name": "p", "labels": of_pod}}
+        said = mistaken_label(group, pod, GroupingSettings())
+        assert said.startswith("it is charged to queue default-queue: ") == is_told
+        assert (f'label "{key}"; did you mean kai.scheduler/queue?' in said) == is_told
+    named = Group("pg", "team", {}, {key: "a"}, {}, "team-a", "train")
+    assert mistaken_label(named, {"metadata": {"name": "p"}}, GroupingSettings()) == ""
+
+
 def test_a_pod_whose_queue_somebody_named_is_told_nothing_of_its_owner() -> None:
     assert _unread({"kai.scheduler/queue": "default-queue"}) == ""
     assert _unread({}, queue="team-a") == ""
+
+
+@pytest.mark.parametrize(
+    ("of_group", "of_pod", "is_told"),
+    [
+        ({"priorityClassName": "hgih"}, {}, True),
+        ({}, {"priorityClassName": "hgih"}, True),
+        ({"priorityClassName": "build"}, {}, False),
+        ({"priorityClassName": "train"}, {}, False),
+        ({"priorityClassName": ""}, {}, False),
+        ({}, {}, False),
+    ],
+)
+def test_who_names_a_priority_class_that_is_not_there_is_told(
+    of_group: dict[str, str], of_pod: dict[str, str], is_told: bool
+) -> None:
+    group = Group("pg", "team", {}, of_group, {}, "team-a", "train")
+    pod = {"metadata": {"name": "p", "labels": of_pod}}
+    said = unknown_class(group, pod, {"train", "build"}.__contains__)
+    assert said == (
+        'it has the priority class train: the label "priorityClassName" names hgih, and there is '
+        "no such class; write one that `kubectl get priorityclasses` lists"
+        if is_told
+        else ""
+    )
