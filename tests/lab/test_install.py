@@ -23,6 +23,7 @@ from tests.support.lab import (
 )
 
 from muster.api.meta import Key
+from muster.client.kinds import Plain
 from muster.client.write import Deletion, Propagation
 from muster.runtime.supervisor import Supervisor
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
@@ -41,13 +42,17 @@ def test_a_plain_pod_gets_a_pod_group_a_bind_request_and_a_node(in_world: InWorl
         await lab.pod("plain", gpus=1)
         await lab.until_running("plain", 1)
         (request,) = await lab.all(BIND_REQUEST)
-        assert request["status"]["phase"] == "Succeeded"
         assert request["metadata"]["ownerReferences"][0]["name"] == "plain"
+
+        async def is_finished() -> bool:
+            (request,) = await lab.all(BIND_REQUEST)
+            return bool(request.get("status", {}).get("phase") == "Succeeded")
 
         async def told() -> bool:
             (group,) = await lab.all(POD_GROUP)
             return bool(group.get("status", {}).get("phase") == "Running")
 
+        await lab.until(is_finished, why="the bind request says so")
         await lab.until(told, why="the group says so")
 
     in_world(scenario)
@@ -213,8 +218,15 @@ def test_pods_that_a_disruption_budget_protects_are_not_victims(in_world: InWorl
         await lab.until_running("owed", 1)
         assert len(await lab.running("kept")) == 8
         assert not await lab.running("loose")
+        asked = [pod["metadata"]["name"] for pod in await lab.all(POD) if _was_to_leave(pod)]
+        assert not asked, "the API server had to refuse what our copy of the budget forbids"
 
     in_world(scenario, TWO_NODES)
+
+
+def _was_to_leave(pod: Plain) -> bool:
+    """Whether it was told so before its eviction was refused."""
+    return any(one["type"] == "DisruptionTarget" for one in pod["status"].get("conditions", ()))
 
 
 @pytest.mark.row(100)

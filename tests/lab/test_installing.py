@@ -33,7 +33,13 @@ from muster.services.operator.bootstrap import (
     operator_objects,
     removed,
 )
-from muster.services.operator.objects import CONFIG_MAP, PRIORITY_CLASS, Wanted
+from muster.services.operator.objects import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CONFIG_MAP,
+    PRIORITY_CLASS,
+    Wanted,
+)
 from muster.services.operator.settings import Release
 from muster.services.operator.status import unavailability
 from muster.sim.kubelet.nodes import NodeGroup
@@ -305,6 +311,42 @@ def test_missing_rights_are_listed_before_anything_is_written() -> None:
     at_the_desk(story, token_of="nobody")
 
 
+def test_who_may_write_roles_and_not_bind_them_is_told_before_anything_is_written() -> None:
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": [*INSTALLS, "escalate"]}]
+    subject = {"kind": "ServiceAccount", "name": "almost", "namespace": "default"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "almost"}
+
+    async def story(desk: Desk) -> None:
+        await desk.site.create(CLUSTER_ROLE, "almost", rules=rules)
+        await desk.site.create(CLUSTER_ROLE_BINDING, "almost", subjects=[subject], roleRef=role)
+        with pytest.raises(Refused) as refused:
+            await desk.install()
+        assert str(refused.value).splitlines() == [
+            f"you may not bind {roles}.rbac.authorization.k8s.io: ask an administrator"
+            for roles in ("clusterroles", "roles")
+        ]
+        assert desk.stored_writes() == []
+
+    at_the_desk(story, token_of="almost")
+
+
+def test_what_helm_installed_is_left_to_helm() -> None:
+    async def story(desk: Desk) -> None:
+        await desk.install()
+        by_helm = {
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {"meta.helm.sh/release-name": "mine"},
+        }
+        await desk.site.patch(DEPLOYMENT, "muster-operator", {"metadata": by_helm})
+        before = desk.stored_writes()
+        with pytest.raises(Refused, match="helm upgrade mine"):
+            await desk.install()
+        assert desk.stored_writes() == before
+        await desk.installer.check(removed(CHOICES), ("get", "delete"))
+
+    at_the_desk(story)
+
+
 def test_waiting_ends_with_what_is_missing() -> None:
     async def story(desk: Desk) -> None:
         await desk.install()
@@ -324,7 +366,13 @@ def test_uninstalling_removes_what_was_made_and_nothing_else(purge: bool) -> Non
         placing = await _run_operator(site)
         await desk.installer.wait(CHOICES.release, HERE, 300.0)
         await site.cluster.stop("muster-operator")
+        before = len(desk.stored_writes())
         await desk.installer.uninstall(removed(CHOICES), HERE, purge=purge)
+        gone = desk.stored_writes()[before:]
+        hooks = [at for at, path in enumerate(gone) if "webhookconfigurations/" in path]
+        (config,) = [at for at, path in enumerate(gone) if path.endswith("/configs/kai-config")]
+        assert hooks
+        assert max(hooks) < config, "nobody is asked who has gone"
         placing.cancel()
         await site.clock.sleep(60.0)
         assert await site.get(DEPLOYMENT, "muster-operator") is None

@@ -40,8 +40,9 @@ from muster.services.scheduler.roles import observer_rights
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 from muster.sim.kubelet.stages import Chance, Habits
 from muster.web.live import NotReady, rules_digest
+from muster.web.named_objects import Read, reading
 from muster.web.observed import ObservedCluster
-from muster.web.submission import submission_of
+from muster.web.submission import named_by, submission_of
 
 _KEY = b"key"
 _NODES, _GPUS = 3, 4
@@ -60,6 +61,7 @@ class Planner:
 
     lab: Lab
     observed: list[ObservedCluster] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
 
     async def __aenter__(self) -> "Planner":
         product = self.lab.product
@@ -69,6 +71,7 @@ class Planner:
         def build(supervisor: Supervisor) -> None:
             observed = ObservedCluster.of(supervisor, options.names)
             self.observed.append(observed)
+            self.reads.append(reading(supervisor.reader))
 
             async def on_observed(seen: Observation) -> None:
                 observed.newest = seen
@@ -86,7 +89,9 @@ class Planner:
         await self.settled()
         (observed,) = self.observed
         situation = observed.situation()
-        world = observed.surroundings()
+        refs = named_by([manifest], self.lab.namespace)
+        read = {ref: one for ref in refs if (one := await self.reads[0](ref)) is not None}
+        world = replace(observed.surroundings(), read=read)
         asked = submission_of([manifest], self.lab.namespace, world, situation.now_s)
         return situation, asked, plan(situation, Variants(situation.records), asked)
 
@@ -233,6 +238,9 @@ def test_what_is_planned_happens_when_nothing_else_does() -> None:
     ("example", "prefix"),
     [
         ("operators/jobset", "pretrain"),
+        ("operators/trainjob", "finetune"),
+        ("operators/mpijob", "allreduce"),
+        ("operators/sparkapplication", "etl"),
         ("operators/leaderworkerset", "llama"),
         ("ray/raycluster", "tune"),
         ("ray/rayjob", "sweep"),

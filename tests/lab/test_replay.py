@@ -75,6 +75,17 @@ def test_a_cycle_replays_with_the_room_that_was_held_then(tmp_path: Path) -> Non
     assert "the same plan as then" in told
 
 
+def test_a_replay_calls_jobs_by_their_owners_and_is_asked_so(tmp_path: Path) -> None:
+    group = "pg-train-0a1b2c3d-0000-4000-8000-00000000000f"
+    waits = make.gang(group, 1, queue="q", gpu=4)
+    records = make.cluster(make.node("n", gpu=1), make.queue("q", quota_gpu=1), waits)
+    file = tmp_path / "cycle.json"
+    file.write_bytes(encode_dump(CycleDump(make.NOW_S, "", records)))
+    for words in ([], ["--job", "default/train"]):
+        told = CliRunner().invoke(app, ["replay", str(file), *words]).stdout
+        assert "waits  default/train: " in told
+
+
 def test_every_cycle_with_decisions_is_logged_and_replays_to_the_same_plan(
     tmp_path: Path,
 ) -> None:
@@ -155,7 +166,7 @@ def test_a_kai_snapshot_archive_is_replayed(tmp_path: Path) -> None:
     said = result.output.splitlines()
     assert said[0].startswith("1 nodes, 3 pods, 2 pod groups")
     assert sum(line.startswith("bind   default/gang-") for line in said) == 2
-    assert any(line.startswith("waits  default/pg-waits-") for line in said)
+    assert any(line.startswith("waits  default/waits") for line in said)
     assert any(line.startswith("unread queues/odd") and "banana" in line for line in said)
 
 

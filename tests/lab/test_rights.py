@@ -97,7 +97,12 @@ NEEDED_ELSEWHERE: dict[str, list[str]] = {
         "patch pods",
         *_OF_PROFILES,
     ],
-    "web": [*_OF_PROFILES],
+    "web": [
+        *_OF_PROFILES,
+        # When somebody plans a TrainJob.
+        "get clustertrainingruntimes.trainer.kubeflow.org",
+        "get trainingruntimes.trainer.kubeflow.org",
+    ],
 }
 """What no flow of these asks for, and when it is asked for."""
 

@@ -66,6 +66,20 @@ def test_every_custom_kind_is_grouped_on_a_cluster_that_has_it() -> None:
     in_lab(scenario, _GROUPER_ALONE)
 
 
+def test_a_misspelled_label_of_the_queue_is_told_at_the_pod_and_an_absent_one_is_not() -> None:
+    async def scenario(lab: Lab) -> None:
+        for name, labels in (("lost", {"kai.scheduler/que": "team"}), ("plain", {"app": "x"})):
+            body = pod_body(name)
+            body["metadata"]["labels"] = labels
+            await lab.create(POD, body)
+        await lab.laptop.settled()
+        (said,) = await lab.messages("PodGrouperWarning")
+        assert await lab.messages("PodGrouperWarning", "lost") == [said]
+        assert 'the label "kai.scheduler/que"; did you mean kai.scheduler/queue?' in said
+
+    in_lab(scenario, _GROUPER_ALONE)
+
+
 @pytest.mark.row(91)
 @pytest.mark.row(105)
 @pytest.mark.parametrize("golden", _BUILT_IN, ids=lambda golden: golden.name)
@@ -179,3 +193,15 @@ def _member(pod: Plain, uids: dict[str, str]) -> str:
     group = _named(pod["metadata"]["annotations"]["pod-group-name"], uids)
     part = pod["metadata"].get("labels", {}).get("kai.scheduler/subgroup-name")
     return f"{group}/{part}" if part else group
+
+
+def test_a_priority_class_that_is_not_there_is_told_at_the_pod() -> None:
+    async def scenario(lab: Lab) -> None:
+        body = pod_body("high")
+        body["metadata"]["labels"]["priorityClassName"] = "hgih"
+        await lab.create(POD, body)
+        await lab.laptop.settled()
+        (said,) = await lab.messages("PodGrouperWarning", "high")
+        assert 'the label "priorityClassName" names hgih, and there is no such class' in said
+
+    in_lab(scenario, _GROUPER_ALONE)

@@ -16,6 +16,7 @@ from muster.sim.selection import labels_of, selects
 GROUP: Final = "rbac.authorization.k8s.io"
 SUPERUSERS: Final = "system:masters"
 _ACCOUNT: Final = "system:serviceaccount:"
+_MOST_READ: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,11 @@ class Rbac:
 
     reader: ObjectReader
     superusers: frozenset[str] = field(default_factory=lambda: frozenset({SUPERUSERS}))
+    _read: dict[tuple[str, str], tuple[Object, list[PolicyRule]]] = field(default_factory=dict)
+    """Rules of roles that gather no others, by namespace and name, beside the role they are of.
+
+    Every request asks for them, and a stored object is never changed, only replaced.
+    """
 
     def decide(self, attributes: Attributes) -> AuthorizationDecision:
         if self.superusers.intersection(attributes.user.groups):
@@ -124,7 +130,7 @@ class Rbac:
             role = self.reader.get(f"clusterroles.{GROUP}", "", name)
             return None if role is None else self._cluster_rules(role)
         role = self.reader.get(f"roles.{GROUP}", namespace, name)
-        return None if role is None else [PolicyRule.of(rule) for rule in role.get("rules") or ()]
+        return None if role is None else self._rules_as_read(role, namespace)
 
     def _granted(self, user: UserInfo, namespace: str) -> Iterator[tuple[PolicyRule, str]]:
         """Rules with where they come from, cluster-wide ones first."""
@@ -146,10 +152,21 @@ class Rbac:
             yield rule, source
 
     def _cluster_rules(self, role: Object) -> list[PolicyRule]:
-        rules = list(role.get("rules") or ())
-        if role.get("aggregationRule"):
-            rules = aggregated(role, self.reader.list(f"clusterroles.{GROUP}"))
+        if not role.get("aggregationRule"):
+            return self._rules_as_read(role, "")
+        rules = aggregated(role, self.reader.list(f"clusterroles.{GROUP}"))
         return [PolicyRule.of(rule) for rule in rules]
+
+    def _rules_as_read(self, role: Object, namespace: str) -> list[PolicyRule]:
+        key = (namespace, str(role["metadata"]["name"]))
+        known = self._read.get(key)
+        if known is not None and known[0] is role:
+            return known[1]
+        if len(self._read) >= _MOST_READ:
+            self._read.clear()
+        rules = [PolicyRule.of(rule) for rule in role.get("rules") or ()]
+        self._read[key] = (role, rules)
+        return rules
 
 
 def aggregated(

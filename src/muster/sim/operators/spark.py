@@ -13,7 +13,12 @@ SPARK_APPLICATION: Final = plain_kind(
 )
 APP_NAME: Final = "sparkoperator.k8s.io/app-name"
 _ROLE: Final = "spark-role"
-_MEMORY: Final = re.compile(r"(\d+)([kmgt])b?", re.ASCII | re.IGNORECASE)
+_MEMORY: Final = re.compile(r"(\d{1,9})([kmgt]?)b?", re.ASCII | re.IGNORECASE)
+_KIB: Final = {"k": 1, "": 1024, "m": 1024, "g": 1024**2, "t": 1024**3}
+"""In each unit."""
+_LEAST_OVERHEAD_MIB: Final = 384
+_OVERHEAD, _OVERHEAD_OF_SCRIPTS = 0.1, 0.4
+"""What Spark asks for beside the heap, as a part of it; more where Python or R run beside it."""
 _COPIED: Final = ("schedulerName", "tolerations", "nodeSelector", "affinity", "serviceAccount")
 
 
@@ -48,7 +53,7 @@ def _child(app: Plain, owner: Plain, part: Mapping[str, Any], name: str, role: s
     container: dict[str, Any] = {
         "name": f"spark-kubernetes-{whole}",
         "image": part.get("image") or app["spec"].get("image") or "spark",
-        "resources": _resources(part),
+        "resources": _resources(app["spec"], part),
     }
     spec = copied((part.get("template") or {}).get("spec") or {})
     spec |= {key: part[key] for key in _COPIED if part.get(key)}
@@ -68,12 +73,27 @@ def _child(app: Plain, owner: Plain, part: Mapping[str, Any], name: str, role: s
     return pod_child(owner, name, template, labels)
 
 
-def _resources(part: Mapping[str, Any]) -> dict[str, Any]:
+def _resources(spec: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
     requests: dict[str, str] = {"cpu": str(part.get("coreRequest") or part.get("cores") or 1)}
-    found = _MEMORY.fullmatch(str(part.get("memory") or "1g"))
-    requests["memory"] = f"{found[1]}{found[2].upper()}i" if found else "1Gi"
+    requests["memory"] = f"{_memory_mib(spec, part)}Mi"
     limits = {"memory": requests["memory"]}
     gpu = part.get("gpu") or {}
     if gpu.get("name") and gpu.get("quantity"):
         limits[str(gpu["name"])] = str(gpu["quantity"])
     return {"requests": requests, "limits": limits}
+
+
+def _memory_mib(spec: Mapping[str, Any], part: Mapping[str, Any]) -> int:
+    """The heap, and what Spark asks for beside it."""
+    heap = _mib(part.get("memory")) or 1024
+    if (beside := _mib(part.get("memoryOverhead"))) is not None:
+        return heap + beside
+    usual = _OVERHEAD_OF_SCRIPTS if spec.get("type") in ("Python", "R") else _OVERHEAD
+    factor = float(spec.get("memoryOverheadFactor") or usual)
+    return heap + max(int(heap * factor), _LEAST_OVERHEAD_MIB)
+
+
+def _mib(text: Any) -> int | None:
+    """An amount as Spark writes it; a bare number is in MiB."""
+    found = _MEMORY.fullmatch(str(text or ""))
+    return None if found is None else int(found[1]) * _KIB[found[2].lower()] // 1024

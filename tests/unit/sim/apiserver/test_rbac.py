@@ -52,6 +52,16 @@ def test_a_role_applies_in_its_namespace_and_nowhere_else() -> None:
     assert not rbac.decide(asked("delete", "pods", "team")).allowed
 
 
+def test_a_role_that_is_replaced_grants_what_it_says_now() -> None:
+    kept = shelf()
+    rbac = Rbac(kept)
+    assert rbac.decide(asked("list", "pods", "team")).allowed
+    kept.put(f"roles.{GROUP}", role("reader", {**READ_PODS, "verbs": ["get"]}, namespace="team"))
+    assert not rbac.decide(asked("list", "pods", "team")).allowed
+    kept.put(f"roles.{GROUP}", role("reader", READ_PODS, namespace="team"))
+    assert rbac.decide(asked("list", "pods", "team")).allowed
+
+
 def test_the_reason_names_the_binding() -> None:
     reason = Rbac(shelf()).decide(asked("list", "pods", "team")).reason
     assert reason == 'RBAC: allowed by RoleBinding "r/team" of Role "reader" to User "ann"'
