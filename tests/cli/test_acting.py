@@ -222,7 +222,9 @@ def test_who_submits_reads_where_it_stands(
 def test_what_each_pod_runs_is_its_own_affair() -> None:
     """Behind `--` no word is ours."""
     words = [*_SUBMIT, "--dry-run", "--", "train", "--dry-run=client"]
-    (job,) = yaml.safe_load_all(CliRunner().invoke(app, words).stdout)
+    printed = CliRunner().invoke(app, words).stdout
+    (job,) = yaml.safe_load_all(printed)
+    assert "&" not in printed
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["train", "--dry-run=client"]
 

@@ -1,5 +1,6 @@
 """The table of commands, and what asking for a line of help may cost."""
 
+import os
 import subprocess
 import sys
 
@@ -48,6 +49,35 @@ def test_a_completion_imports_nothing_of_the_engine() -> None:
         "os.environ.update(_MUSTER_COMPLETE='complete_bash', COMP_WORDS='muster b', COMP_CWORD='1')"
     )
     assert _imported_by([], environment) == []
+
+
+@pytest.mark.parametrize("words", ["muster jo", "muster jobs --st", "muster reasons NoR"])
+@pytest.mark.parametrize("shell", ["bash", "fish"])
+def test_a_completion_imports_nothing_that_takes_longer_than_itself(shell: str, words: str) -> None:
+    """pydantic and rich, which typer would have for values and markup that are not there."""
+    asked = {
+        "_MUSTER_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_ARGS": words,
+    }
+    program = (
+        "import sys\nfrom muster.cli.entry import main\nsys.argv = ['muster']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print([one for one in ('pydantic', 'rich.console', 'aiohttp') if one in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    *offered, imported = done.stdout.splitlines()
+    assert offered[0].split()[0] in ("jobs", "--state", "NoRoom")
+    assert imported == "[]"
 
 
 def test_no_service_but_the_scheduler_waits_for_the_engine() -> None:

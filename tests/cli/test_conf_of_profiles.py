@@ -23,7 +23,7 @@ tiers:
 _FLAT = 'actions: "allocate"\nplugins: "gang"\nplugin.gang.jobready: "true"\n'
 
 
-def _checked(tmp_path: Path, text: str, *words: str) -> tuple[int, list[tuple[int, str]]]:
+def _checked(tmp_path: Path, text: str, *words: str) -> tuple[int, list[tuple[int | None, str]]]:
     file = tmp_path / "scheduler.conf"
     file.write_text(text)
     result = CliRunner().invoke(app, ["conf", "check", str(file), "-o", "json", *words])
@@ -55,3 +55,9 @@ def test_a_file_is_right_or_wrong_in_the_words_of_a_profile(
     tmp_path: Path, text: str, profile: str, code: int
 ) -> None:
     assert _checked(tmp_path, text, "--profile", profile)[0] == code
+
+
+@pytest.mark.parametrize("text", ["actions: " + "[" * 5000, "actions: " + "[" * 5000 + "]" * 5000])
+def test_a_file_that_is_nested_without_end_is_wrong_and_no_crash(tmp_path: Path, text: str) -> None:
+    for profile in ("volcano", "kube-batch", "muster"):
+        assert _checked(tmp_path, text, "--profile", profile) == (1, [(None, "-")])

@@ -232,6 +232,28 @@ def test_the_minimum_of_pods_without_a_group_is_told_where_to_stand() -> None:
     assert "batch-min-member (3) on the Job itself" in str(one.notes[0])
 
 
+@pytest.mark.parametrize(
+    ("version", "kind", "instead"),
+    [
+        ("flow.volcano.sh/v1alpha1", "JobFlow", "workflow engine"),
+        ("flow.volcano.sh/v1alpha1", "JobTemplate", "workflow engine"),
+        ("bus.volcano.sh/v1alpha1", "Command", "spec.suspend"),
+        ("topology.volcano.sh/v1alpha1", "HyperNode", "Topology (kai.scheduler)"),
+        ("shard.volcano.sh/v1alpha1", "NodeShard", "SchedulingShards"),
+        ("new.volcano.sh/v1", "Unheard", "no counterpart"),
+    ],
+)
+def test_a_kind_of_volcano_that_a_native_cluster_does_not_know_is_left_out_and_said_to_be(
+    version: str, kind: str, instead: str
+) -> None:
+    one = of({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": {}})
+    assert one.objects == ()
+    assert one.source == f"{kind} x"
+    (note,) = one.notes
+    assert "no counterpart" in note.text
+    assert instead in note.text
+
+
 @pytest.mark.parametrize("profile", [VOLCANO, KUBE_BATCH], ids=lambda each: each.name)
 def test_convert_knows_every_plugin_of_a_profile(profile: Profile) -> None:
     for name in profile.plugins:

@@ -8,6 +8,7 @@ import pytest
 from tests.support.served_web import served
 from typer.testing import CliRunner, Result
 
+from muster.cli import jobs
 from muster.cli.main import app
 from muster.testing import make
 
@@ -32,6 +33,9 @@ def server() -> Iterator[str]:
         make.queue("b", quota_gpu=4),
         make.gang("old", 4, gpu=1, queue="a", nodes=("n1", "n1", "n1", "n2")),
         make.gang(_GROUP, 6, gpu=1, queue="a", created_s=5.0, owner_kind="Job"),
+        make.gang("spark-1f2e", 1, gpu=16, queue="b", known_as=("SparkApplication/pi",)),
+        make.gang("web-a", 1, gpu=16, queue="b", known_as=("Deployment/web",)),
+        make.gang("web-b", 1, gpu=16, queue="b", known_as=("Deployment/web",)),
         make.gang("later", 5, gpu=1, queue="a", created_s=9.0),
         make.gang("huge", 1, gpu=16, queue="a", created_s=11.0),
     )
@@ -58,6 +62,20 @@ def test_why_says_the_reason_the_place_and_what_would_start_it(server: str) -> N
 def test_a_job_is_known_by_its_own_name_and_by_its_owners(server: str, name: str) -> None:
     result = _run(server, "why", name, "-o", "json", "--no-search")
     assert json.loads(result.stdout)["items"][0]["job"] == f"default/{_GROUP}"
+
+
+@pytest.mark.parametrize("name", ["pi", "sparkapplication/pi", "default/pi", "spark-1f2e"])
+def test_a_job_whose_group_has_another_name_is_known_by_what_was_submitted(
+    server: str, name: str
+) -> None:
+    result = _run(server, "why", name, "-o", "json", "--no-search")
+    assert json.loads(result.stdout)["items"][0]["job"] == "default/spark-1f2e"
+
+
+def test_of_several_jobs_that_one_owner_has_all_are_named(server: str) -> None:
+    result = _run(server, "why", "deployment/web")
+    assert result.exit_code == 1
+    assert "deployment/web may be default/web-a, default/web-b: name one of them" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["nothing", "cronjob/train", "other/train"])
@@ -89,6 +107,15 @@ def test_a_plan_says_what_would_become_of_a_manifest(
     file.write_text(_POD.format(gpus=gpus))
     result = _run(server, "plan", "-f", str(file))
     assert (result.exit_code, result.stdout.splitlines()[0]) == (code, said)
+
+
+def test_of_how_many_jobs_the_place_is_known_is_said_where_not_of_all(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "PLACE" not in _run(server, "jobs", "-A").stderr
+    monkeypatch.setattr(jobs, "_PLACES_MAX", 2)
+    told = "PLACE is of the first 2 that wait; muster why JOB tells it of any\n"
+    assert told in _run(server, "jobs", "-A").stderr
 
 
 def test_a_manifest_that_cannot_be_read_is_said(server: str, tmp_path: Path) -> None:

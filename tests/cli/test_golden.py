@@ -24,6 +24,7 @@ from muster.base.clock import SystemClock
 from muster.cli.commands import COMMANDS
 from muster.cli.main import app
 from muster.foresight.order import Place
+from muster.testing import make
 from muster.web import shapes
 from muster.web.usage import UsageView
 from muster.web.views import answer_shapes
@@ -168,6 +169,8 @@ _SHAPES: dict[str, Any] = {
 def test_json_has_the_shape_that_http_has(server: str, folder: Path, words: str) -> None:
     listed = json.loads(_run(server, f"{words} -o json", folder).stdout)
     assert (listed["version"], listed["kind"][0].isupper()) == (1, True)
+    assert (listed["cluster"], listed["rev"]) == ("company", 1)
+    assert make.NOW_S <= listed["at"] <= company.NOW_S
     assert listed["items"]
     for item in listed["items"]:
         msgspec.convert(item, _SHAPES[words])

@@ -11,7 +11,10 @@ from tests.support.served_web import served
 from typer.testing import CliRunner, Result
 
 from muster.base.clock import SystemClock
+from muster.cli.asking import Source
 from muster.cli.main import app
+from muster.cli.people import status_lines
+from muster.cli.reading import Reading
 from muster.model.reason_codes import CODES
 from muster.model.records import TopologyRecord
 from muster.testing import make
@@ -63,6 +66,14 @@ def test_status_is_a_page_that_fits_a_glance(server: str) -> None:
         "nodes     n3 cordoned for 1h\n"
         "longest   default/tune waits for 2h\n"
     )
+
+
+def test_status_says_which_part_does_not_do_its_work(server: str) -> None:
+    asked = Reading("status", Source(server=server))
+    found = asked.ask("status")
+    late = {"part": "binder", "since": make.NOW_S, "message": "1 pod has a node."}
+    lines = status_lines(asked, {**found, "ailments": [late]})
+    assert "binder    1 pod has a node. So for 1h." in lines
 
 
 def test_queues_are_a_tree_with_what_each_is_owed(server: str) -> None:
@@ -185,7 +196,7 @@ def test_codes_are_explained_without_a_cluster() -> None:
         (["jobs", "--sort-by", "colour"], 1, "colour: no field colour; known are"),
         (["jobs", "--columns", "key,colour"], 1, "colour: no field colour; known are"),
         (["status", "--server", "nowhere"], 1, "write http://host:port"),
-        (["status", "--server", "http://127.0.0.1:1"], 1, "does not answer"),
+        (["status", "--server", "http://127.0.0.1:1"], 1, "nothing answers at"),
     ],
 )
 def test_what_cannot_be_answered_is_said_with_the_right_code(

@@ -75,3 +75,23 @@ def test_who_may_not_read_the_cluster_is_told_so_in_one_sentence(
     ended = CliRunner().invoke(app, asked)
     assert (ended.exit_code, ended.stdout) == (1, "")
     assert re.fullmatch(f"muster jobs: {_TOLD[code]}\n", ended.stderr)
+
+
+def test_a_server_that_is_not_there_is_named_in_one_sentence(tmp_path: Path) -> None:
+    """And no kind that cannot be read from it."""
+    config = tmp_path / "kubeconfig"
+    clusters = [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]
+    contexts = [{"name": "prod", "context": {"cluster": "c"}}]
+    described = {"current-context": "prod", "clusters": clusters, "contexts": contexts}
+    config.write_text(yaml.safe_dump(described))
+    asked = ["jobs", "--kubeconfig", str(config), "--request-timeout", "2"]
+    ended = CliRunner().invoke(app, asked)
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(
+        "muster jobs: the API server cannot be reached (the current context): http://127.0.0.1:1: "
+    )
+    assert ended.stderr.endswith("or name another context with --context\n")
+    assert "pods" not in ended.stderr
+    served = CliRunner().invoke(app, ["jobs", "--server", "http://127.0.0.1:1"])
+    assert served.exit_code == 1
+    assert "nothing answers at http://127.0.0.1:1 (Connection refused): start" in served.stderr

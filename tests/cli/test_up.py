@@ -134,6 +134,7 @@ def test_ctrl_c_while_kernels_are_prepared_ends_without_a_traceback(tmp_path: Pa
     arguments = [command, "up", "--nodes", "1", "--kubeconfig", str(tmp_path / "k")]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
+        assert "--stay" in process.stderr.readline()
         assert "preparing kernels" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
@@ -141,7 +142,9 @@ def test_ctrl_c_while_kernels_are_prepared_ends_without_a_traceback(tmp_path: Pa
     assert "Traceback" not in rest
 
 
-@pytest.mark.parametrize(("module", "code"), [("typer", -signal.SIGINT), ("numba", 130)])
+@pytest.mark.parametrize(
+    ("module", "code"), [("hashlib", -signal.SIGINT), ("typer", -signal.SIGINT), ("numba", 130)]
+)
 def test_ctrl_c_while_the_program_is_still_importing_ends_it_without_a_word(
     module: str, code: int, tmp_path: Path
 ) -> None:
@@ -309,6 +312,18 @@ def test_a_kubeconfig_of_somebody_else_is_refused_before_kernels_are_compiled(
     assert ended.exit_code == 1
     assert compiled == []
     assert "theirs" in theirs.read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_told"), [([], True), (["--once"], False), (["--stay"], False)]
+)
+def test_a_cluster_that_will_end_by_itself_names_the_flag_that_keeps_it(
+    tmp_path: Path, flags: list[str], is_told: bool
+) -> None:
+    theirs = tmp_path / "config"
+    theirs.write_text("kind: Config\nclusters: [{name: theirs}]\n")
+    ended = CliRunner().invoke(app, ["up", "--kubeconfig", str(theirs), *flags])
+    assert ("--stay keeps it up" in ended.stderr) == is_told
 
 
 def _clusters(*arguments: str) -> str:

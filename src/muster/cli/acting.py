@@ -5,7 +5,6 @@ Whoever runs these acts with the rights of their own kubeconfig; nothing goes th
 ours.
 """
 
-import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,14 +16,14 @@ import msgspec
 import typer
 
 from muster.api.group_names import for_people
-from muster.base.log import Level, Log, MemorySink
 from muster.cli.asking import Source
 from muster.cli.completing import named
 from muster.cli.failing import failed
 from muster.cli.naming import JOB_HELP, NAMESPACE_HELP
-from muster.cli.objects import CannotChange, Cluster
+from muster.cli.objects import CannotChange, Cluster, over_connection
 from muster.cli.reading import ACCESS, SERVER, Reading, option
 from muster.cli.tables import Column, programs_form
+from muster.web.frame import Frame
 
 T = TypeVar("T")
 _FORMS: Final = ("text", "json", "yaml", "name")
@@ -94,30 +93,15 @@ class Acting:
             typer.echo(for_people("\n".join(lines)))
             return
         rows = [msgspec.to_builtins(one) for one in items]
-        listed = {"kind": "DoneList", "version": 1}
+        listed = Frame().listed("DoneList", rows)
         typer.echo(programs_form(self.form, listed, rows, list[Column](), "job"))
 
     def change(self, act: Callable[[Cluster], Awaitable[T]], trial: Trial = Trial.NONE) -> T:
         """Over a connection of its own, in the name of whoever asks."""
-        from muster.base.clock import SystemClock
-        from muster.cli.serving import Process, connected
         from muster.client.errors import ApiError, BadAccess, Unreachable
 
-        source = self.source
-
-        async def over_connection() -> T:
-            clock = SystemClock()
-            process = Process(
-                "cli", kubeconfig=source.kubeconfig, context=source.context, act_as=source.act_as
-            )
-            connection = connected(process, clock, Log("muster", MemorySink(), Level.ERROR))
-            try:
-                return await act(Cluster(connection, clock, trial is Trial.SERVER))
-            finally:
-                await connection.close()
-
         try:
-            return asyncio.run(over_connection())
+            return over_connection(self.source, act, trial is Trial.SERVER)
         except (ApiError, BadAccess, CannotChange, Unreachable) as problem:
             raise failed(self.reading.command, problem) from None
 

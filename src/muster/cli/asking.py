@@ -1,6 +1,5 @@
 """Where the commands for people get their answers: a `muster web`, or the cluster itself."""
 
-import asyncio
 import os
 import urllib.error
 import urllib.parse
@@ -72,6 +71,8 @@ class Source:
 
     def _from_cluster(self, path: str, query: Mapping[str, str], body: bytes) -> Any:
         # The engine is loaded only by those who need it: it takes a second.
+        import asyncio
+
         from muster.cli.observing import NotSeen, look_once
         from muster.cli.serving import Process
         from muster.client.errors import BadAccess
@@ -134,8 +135,19 @@ def ask_server(
             return parse_json(answer.read(_ANSWER_BYTES_MAX))
     except urllib.error.HTTPError as refused:
         raise NoAnswer(_told(refused)) from None
-    except (OSError, NotJson) as problem:
+    except OSError as problem:
+        raise NoAnswer(
+            f"nothing answers at {server} ({_reason(problem)}): start one with `muster web`, or "
+            "leave out --server and MUSTER_SERVER to have the cluster itself read"
+        ) from None
+    except NotJson as problem:
         raise NoAnswer(f"{server} does not answer as muster web does: {problem}") from None
+
+
+def _reason(problem: OSError) -> str:
+    """Without the numbers of the system."""
+    inner = getattr(problem, "reason", problem)
+    return unreadable(inner) if isinstance(inner, OSError) else str(inner)
 
 
 def bearer(token_file: Path | None) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from muster.cli.help import PlainCommand, write_examples, write_table
+from muster.cli.unconverted import leave_as_typed
 
 SERVICES: Final = "Services"
 """The panel of the help in which services stand."""
@@ -280,6 +281,11 @@ class CommandGroup(TyperGroup):
                 name, help=entry.help, rich_help_panel=entry.panel, hidden=entry.is_hidden
             )
             self.add_command(line)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:
+            leave_as_typed(self, ctx)
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.format_usage(ctx, formatter)

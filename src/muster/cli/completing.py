@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import typer
 
@@ -18,14 +18,17 @@ def named(of: str) -> _Complete:
     """jobs, queues, nodes or namespaces that begin with what is typed."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-        given: Mapping[str, Any] = ctx.params
+        given: Mapping[str, str | None] = ctx.params  # as they were typed
+        kubeconfig, token = given.get("kubeconfig"), given.get("token_file")
         source = Source(
-            given.get("kubeconfig"), given.get("server") or "", context=given.get("context") or ""
+            Path(kubeconfig) if kubeconfig else None,
+            given.get("server") or "",
+            context=given.get("context") or "",
         )
         namespace = given.get("namespace") or ""
         # Of a job in the namespace that is named already the rest is typed.
         before = f"{namespace}/" if of == "jobs" and namespace and "/" not in incomplete else ""
-        found = _asked(source, of, before + incomplete, given.get("token_file"))
+        found = _asked(source, of, before + incomplete, Path(token) if token else None)
         return [one.removeprefix(before) for one in found]
 
     return complete

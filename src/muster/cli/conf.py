@@ -10,6 +10,7 @@ from muster.cli.failing import unreadable
 from muster.cli.flags import profile_name
 from muster.cli.reading import Answer, Reading, reading
 from muster.cli.tables import Column
+from muster.web.frame import Frame
 
 
 @reading
@@ -33,7 +34,7 @@ def conf(
         return _difference(asked, file, name)
     notes = [] if problems else [f"{file} is right."]
     code = 1 if any(one["severity"] == "error" for one in problems) else 0
-    listed = {"kind": "ProblemList", "version": 1, "items": problems}
+    listed = Frame().listed("ProblemList", problems)
     return Answer(listed, _COLUMNS, "field", notes=notes, code=code)
 
 
@@ -45,7 +46,7 @@ def _difference(asked: Reading, file: Path, profile: str) -> Answer:
     running = {one["field"]: one["is"] for one in asked.ask("conf")["items"]}
     found = differences(running, told(conf_of(profile, file.read_text(), str(file))))
     notes = [] if found else [f"{file} says what runs already."]
-    listed = {"kind": "DifferenceList", "version": 1, "items": found}
+    listed = Frame().listed("DifferenceList", found)
     return Answer(listed, _DIFFERENCES, "field", notes=notes)
 
 
@@ -90,8 +91,10 @@ def _line_of(path: str, text: str) -> int | None:
     """The line of a key such as tiers[0].plugins[1].name; None: it is not written there."""
     import yaml
 
+    from muster.api.yaml_text import yaml_nodes
+
     try:
-        node = yaml.compose(text)
+        node = yaml_nodes(text)
     except yaml.YAMLError as wrong:
         mark = getattr(wrong, "problem_mark", None)
         return None if mark is None else mark.line + 1

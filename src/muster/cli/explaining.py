@@ -46,7 +46,7 @@ def why(
         found_all = search and found["is_complete"]
         return why_lines({**found, "is_complete": found_all}, all_reasons, nodes)
 
-    return Answer.of_one("Why", found, page, "job", code)
+    return asked.one("Why", found, page, "job", code)
 
 
 def why_lines(
@@ -171,7 +171,7 @@ def _when(asked: Reading, key: str) -> Answer:
         ]
 
     code = (NEVER if never else NOT_NOW) if waits else 0
-    return Answer.of_one("Start", found, page, "job", code)
+    return asked.one("Start", found, page, "job", code)
 
 
 def between(start: Row) -> str:

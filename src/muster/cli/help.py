@@ -8,6 +8,8 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from muster.cli.unconverted import leave_as_typed
+
 _OPTIONS = "Options"
 _DRY = "--dry-run"
 _CLIENT = f"{_DRY}=client"
@@ -22,6 +24,8 @@ class PlainCommand(TyperCommand):
         """As kubectl, `--dry-run` alone is `--dry-run=client`. What follows `--` is somebody
         else's.
         """
+        if ctx.resilient_parsing:
+            leave_as_typed(self, ctx)
         own = args.index("--") if "--" in args else len(args)
         is_flag = any(_DRY in one.opts and getattr(one, "is_flag", False) for one in self.params)
         written, meant = (_CLIENT, _DRY) if is_flag else (_DRY, _CLIENT)

@@ -47,6 +47,8 @@ _REVIEW: Final = plain_kind(
     namespaced=False,
 )
 _PASSING: Final = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
+_HELM: Final = "Helm"
+_HELM_RELEASE: Final = "meta.helm.sh/release-name"
 _OURS: Final = f"{names.LABEL_MANAGED_BY}={names.SERVICE_OPERATOR}"
 _SERVED_WITHIN_S: Final = 120.0
 _GONE_WITHIN_S: Final = 300.0
@@ -110,6 +112,8 @@ class Installer:
         """Raises `Refused` with everything that is in the way."""
         reasons = [*await self._too_old(), *await self._missing_rights(wants, verbs)]
         reasons = reasons or await self._elsewhere(wants)
+        if "create" in verbs:
+            reasons = reasons or await self._held_by_helm(wants)
         if reasons:
             raise Refused("\n".join(reasons))
 
@@ -130,8 +134,12 @@ class Installer:
             for verb in verbs
         }
         if "create" in verbs:
-            # Who writes a role must hold all of it, or have been given this verb.
-            asked |= {("escalate", kind.group, kind.plural, "") for kind in (CLUSTER_ROLE, ROLE)}
+            # Who writes a role, or binds one, must hold all of it, or have been given these verbs.
+            asked |= {
+                (verb, kind.group, kind.plural, "")
+                for verb in ("bind", "escalate")
+                for kind in (CLUSTER_ROLE, ROLE)
+            }
         missing: list[str] = []
         for verb, group, resource, namespace in sorted(asked):
             if not await self._may(verb, group, resource, namespace):
@@ -159,6 +167,23 @@ class Installer:
                 if found:
                     where = ", ".join(sorted(found))
                     return [f"the operator is in namespace {where}: say so (--namespace {where})"]
+        return []
+
+    async def _held_by_helm(self, wants: Iterable[Wanted]) -> list[str]:
+        """Helm changes what it installed back, and removes it with its release."""
+        for want in wants:
+            if want.kind is not DEPLOYMENT:
+                continue
+            try:
+                metadata = (await self._reader.get(want.kind, want.key))["metadata"]
+            except NotFound:
+                continue
+            if (metadata.get("labels") or {}).get(names.LABEL_MANAGED_BY) == _HELM:
+                release = (metadata.get("annotations") or {}).get(_HELM_RELEASE, "")
+                return [
+                    f"Helm installed {want}: go on with helm upgrade {release}, or run "
+                    f"muster uninstall and helm uninstall {release} first"
+                ]
         return []
 
     async def plan(self, wants: Iterable[Wanted]) -> list[Step]:

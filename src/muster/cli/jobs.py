@@ -18,6 +18,7 @@ _SERVER_SORTS: Final = frozenset(
 )
 _STATES: Final = ("waiting", "running", "starting", "ended")
 _GONE: Final = "Those whose objects are deleted by now: muster history --since 7d"
+_PLACES_MAX: Final = 1000
 _NEVER: Final = frozenset({"never", "broken"})
 _EVICTED_S: Final = 7 * 86400.0
 
@@ -91,12 +92,16 @@ def jobs(
         "sort": _server_sort(asked.sort_by) if is_ordered else "",
     }
     found = _pages(asked, query, limit if is_ordered or not by else 0)
-    items = with_places(asked, found["items"])
+    ranked = _ranked(asked, found["items"])
+    items = _placed(found["items"], ranked)
     if asked.is_wide:
         items = _with_evictions(asked, items)
     if starts:
         items = _with_starts(asked, items)
     notes = [] if items else [_none(where, state, queue, user, reason, category, on, selector)]
+    if ranked["total"] > len(ranked["items"]):
+        first = amount(len(ranked["items"]))
+        notes.append(f"PLACE is of the first {first} that wait; muster why JOB tells it of any")
     if state.lower() == "ended":
         notes.append(_GONE)
     if found["next"]:
@@ -132,16 +137,20 @@ def _pages(asked: Reading, query: Mapping[str, str], limit: int) -> Any:
 
 def with_places(asked: Reading, items: list[Any]) -> list[Any]:
     """Each with its place among those that wait; None where nobody says so."""
-    places: dict[str, Any] = {}
-    if any(one["state"] == "Waiting" for one in items):
-        found = asked.try_ask("priority", {"limit": "1000"})
-        places = {} if found is None else {one["job"]: one for one in found["items"]}
+    return _placed(items, _ranked(asked, items))
 
-    def place(one: Row) -> Any:
-        known = places.get(one["key"])
-        return None if known is None else {"at": known["at"], "of": known["of"]}
 
-    return [{**one, "place": place(one), "start": None} for one in items]
+def _ranked(asked: Reading, items: list[Any]) -> Mapping[str, Any]:
+    """The first of those that wait, and how many there are."""
+    nobody = {"items": (), "total": 0}
+    if all(one["state"] != "Waiting" for one in items):
+        return nobody
+    return asked.try_ask("priority", {"limit": str(_PLACES_MAX)}) or nobody
+
+
+def _placed(items: list[Any], ranked: Mapping[str, Any]) -> list[Any]:
+    places = {one["job"]: {"at": one["at"], "of": one["of"]} for one in ranked["items"]}
+    return [{**one, "place": places.get(one["key"]), "start": None} for one in items]
 
 
 def _with_starts(asked: Reading, items: list[Any]) -> list[Any]:
@@ -250,7 +259,7 @@ def _one(asked: Reading, key: str) -> Answer:
     told = asked.try_ask("history", {"job": key, "limit": "20"})
     story = None if told is None else told["items"]
     item = {**found["job"], "page": found, "story": story}
-    return Answer.of_one("Job", item, lambda: _page(found, story), "key")
+    return asked.one("Job", item, lambda: _page(found, story), "key")
 
 
 def _page(found: Row, story: list[Any] | None) -> list[str]:

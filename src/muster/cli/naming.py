@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from muster.api.group_names import owner_name
+from muster.api.group_names import for_people, owner_name
+from muster.api.meta import Key
 from muster.cli.reading import Reading, context_namespace
 
 _SHOWN_MAX: Final = 8
@@ -17,20 +18,47 @@ def key_of(asked: Reading, job: str, namespace: str) -> str:
     if found is not None:
         return str(found["key"])
     where = namespace or context_namespace(asked.source) or "default"
-    raise asked.failed(f"no job {job} is there (namespace {where}); `muster jobs -A` lists all")
+    told = f"no job {job} is there (namespace {where})"
+    raise asked.failed(f"{told}{_instead(asked, job, where)}")
+
+
+def _instead(asked: Reading, job: str, namespace: str) -> str:
+    """What there is of that name."""
+    from muster.cli.overlooked import overlooked
+
+    first, _, second = job.partition("/")
+    # Either a kind or a namespace is before the name.
+    for kind, where in ((first, namespace), ("", first)) if second else (("", namespace),):
+        if said := overlooked(asked.source, kind, Key(where, second or first)):
+            return f". {said}"
+    elsewhere = [one for one in _listed(asked, first, second) if _is_called(one, second or first)]
+    if elsewhere:
+        keys = ", ".join(for_people(str(one["key"])) for one in elsewhere[:_SHOWN_MAX])
+        return f". Of that name there is {keys}"
+    return "; `muster jobs -A` lists all"
 
 
 def known_job(asked: Reading, job: str, namespace: str) -> Mapping[str, Any] | None:
     """None: there is none by that name; several: the command ends and names them."""
     namespace = namespace or context_namespace(asked.source) or "default"
     first, _, second = job.partition("/")
-    name = second or first
-    listed = asked.ask("jobs", {"search": _searched(first, name), "limit": "0"})["items"]
+    listed = _listed(asked, first, second)
     found = [one for one in listed if _is_meant(one, first, second, namespace)]
     if len(found) > 1:
         keys = ", ".join(str(one["key"]) for one in found[:_SHOWN_MAX])
         raise asked.failed(f"{job} may be {keys}: name one of them")
     return found[0] if found else None
+
+
+def _listed(asked: Reading, first: str, second: str) -> list[Mapping[str, Any]]:
+    """Those whose names have the name in them."""
+    searched = _searched(first, second or first)
+    listed: list[Mapping[str, Any]] = asked.ask("jobs", {"search": searched, "limit": "0"})["items"]
+    return listed
+
+
+def _is_called(job: Mapping[str, Any], name: str) -> bool:
+    return of_owner(job, job["key"].partition("/")[0], name)
 
 
 def _searched(kind: str, name: str) -> str:
@@ -45,14 +73,22 @@ def _is_meant(job: Mapping[str, Any], first: str, second: str, namespace: str) -
         name = name.rpartition("-")[0] or name
     if not of_owner(job, key_namespace, name):
         return False
-    kinds = ("pod", "pods", "po", "podgroup", job["kind"].lower(), f"{job['kind'].lower()}s")
+    of_owners = [kind.lower() for kind in (job["kind"], *(kind for kind, _ in _owners(job)))]
+    kinds = ("pod", "pods", "po", "podgroup", *of_owners, *(f"{kind}s" for kind in of_owners))
     if not second or first.lower() in kinds:
         return bool(key_namespace == namespace)
     return bool(first == key_namespace)
 
 
 def of_owner(job: Mapping[str, Any], namespace: str, name: str) -> bool:
-    """Whether this is its name, or that of its owner: groups of ours are called by their owner,
-    with its uid behind."""
+    """Whether this is its name, or that of its owner: most groups of ours are called by their
+    owner, with its uid behind, and of others it is known what was submitted."""
     key_namespace, _, key_name = job["key"].partition("/")
-    return bool(key_namespace == namespace and name in (key_name, owner_name(key_name)))
+    known = (key_name, owner_name(key_name), *(owner for _, owner in _owners(job)))
+    return bool(key_namespace == namespace and name in known)
+
+
+def _owners(job: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Kind and name of each; a dashboard that is older than this command tells none."""
+    parts = (one.partition("/") for one in job.get("known_as", ()))
+    return [(kind, name) for kind, _, name in parts]

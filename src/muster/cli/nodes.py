@@ -29,7 +29,7 @@ def nodes(
     """What is there, what is free, and who holds it?"""
     if name:
         found = asked.ask(f"nodes/{name}")
-        return Answer.of_one("Node", found, lambda: _page(found))
+        return asked.one("Node", found, lambda: _page(found))
     listed = asked.ask("nodes", {"labels": selector})
     items = [
         node

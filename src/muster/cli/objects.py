@@ -1,9 +1,10 @@
 """What commands change in a cluster: any object by its kind, in the name of whoever asks."""
 
+import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -11,15 +12,19 @@ from muster.api import kinds, names
 from muster.api.kinds import Kind
 from muster.api.meta import Key
 from muster.base.clock import Clock
+from muster.base.log import Level, Log, MemorySink
+from muster.cli.asking import Source
 from muster.client.connection import Call, Connection, Retry
-from muster.client.errors import NotFound
+from muster.client.errors import Forbidden, NotFound
 from muster.client.kinds import Plain, plain_kind, plainly
 from muster.client.read import Reader, Selection
 from muster.client.transport import Request
 from muster.client.write import Deletion, Propagation, Writer
 
+T = TypeVar("T")
 _POD: Final = plainly(kinds.POD)
 _GROUP: Final = plainly(kinds.POD_GROUP)
+_EVENT: Final = plainly(kinds.EVENT)
 _RUNS: Final = frozenset({"Running", "Succeeded", "Failed"})
 
 _WITHOUT_PODS: Final = frozenset(
@@ -116,6 +121,36 @@ class Cluster:
                 continue
         return [Thing(kind.kind, key.namespace, name) for kind, name, _ in targets]
 
+    async def served(self) -> frozenset[str]:
+        """apiVersions that the server has."""
+        body = await self.connection.call(
+            Request("GET", "/apis"), Call("get", "groups", retry=Retry.READ)
+        )
+        groups = msgspec.json.decode(body).get("groups", ())
+        named = (one["groupVersion"] for group in groups for one in group["versions"])
+        return frozenset(("v1", *named))
+
+    async def find(self, api_version: str, kind: str, key: Key) -> Plain | None:
+        """The object; None: it is not there, or may not be read."""
+        try:
+            found = await self._reader.get(await self._kind(api_version, kind), key)
+        except (CannotChange, Forbidden, NotFound):
+            return None
+        return {"apiVersion": api_version, "kind": kind, **found}
+
+    async def pods_below(self, key: Key) -> list[Plain]:
+        """Those that are called by it: itself, or with something behind."""
+        listed = await self._reader.list(_POD, Selection(namespace=key.namespace))
+        known = [(pod, pod["metadata"]["name"]) for pod in listed.objects]
+        return [pod for pod, name in known if name == key.name or name.startswith(f"{key.name}-")]
+
+    async def warning_about(self, key: Key) -> str:
+        """The newest one; "": there is none."""
+        about = Selection(key.namespace, fields=f"involvedObject.name={key.name},type=Warning")
+        listed = await self._reader.list(_EVENT, about)
+        newest = max(listed.objects, key=_last_seen, default={})
+        return str(newest.get("message") or "")
+
     async def wait_for(
         self, group: str, what: str, within_s: float, look_s: float
     ) -> tuple[str, bool] | None:
@@ -157,6 +192,32 @@ class Cluster:
                 self._kinds[api_version, kind] = found
                 return found
         raise CannotChange(f"kind: {api_version} has no {kind}: correct the kind")
+
+
+def over_connection(
+    source: Source, act: Callable[[Cluster], Awaitable[T]], is_trial: bool = False
+) -> T:
+    """What comes of it, over a connection of its own, in the name of whoever asks."""
+    from muster.base.clock import SystemClock
+    from muster.cli.serving import Process, connected
+
+    async def connecting() -> T:
+        clock = SystemClock()
+        process = Process(
+            "cli", kubeconfig=source.kubeconfig, context=source.context, act_as=source.act_as
+        )
+        connection = connected(process, clock, Log("muster", MemorySink(), Level.ERROR))
+        try:
+            return await act(Cluster(connection, clock, is_trial))
+        finally:
+            await connection.close()
+
+    return asyncio.run(connecting())
+
+
+def _last_seen(event: Plain) -> str:
+    times = (event.get("lastTimestamp"), event.get("eventTime"))
+    return str(next(filter(None, times), event["metadata"].get("creationTimestamp", "")))
 
 
 def _key(group: str) -> Key:

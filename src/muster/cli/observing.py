@@ -25,10 +25,13 @@ from muster.web.answers import answer
 from muster.web.handlers import Asked, Handlers
 from muster.web.live import LiveCluster
 from muster.web.moment import Moment
+from muster.web.named_objects import reading
 from muster.web.observed import ObservedCluster
 
 _MAIN: Final = ("pods", "nodes", "queues", "podgroups")
 _GLANCE_S: Final = 0.5
+_TRIES_S: Final = 5.0
+"""An API server that starts anew is there again by then, or not for this question."""
 _USER: Final = re.compile(r'User "([^"]{1,200})"')
 _NO_KEY: Final = b""
 """Tokens of plans end with this process: a `muster web` gives those that last."""
@@ -73,11 +76,13 @@ class Look:
     async def answer(self, path: str, query: Mapping[str, str], body: bytes = b"") -> Any:
         """What /api/v1/PATH answers; with a body: a POST."""
         connection, clock = self.connect(), SystemClock()
-        copy = ClusterCopy(Reader(connection), self.namespace)
+        reader = Reader(connection)
+        copy = ClusterCopy(reader, self.namespace)
         kept = UsageFolder(copy, clock, in_thread)
         live = LiveCluster(self.observed, clock, in_thread, token_key=_NO_KEY)
         try:
-            return await self._answered(Handlers(live, kept_usage=kept), path, query, body)
+            handlers = Handlers(live, kept_usage=kept, read=reading(reader))
+            return await self._answered(handlers, path, query, body)
         finally:
             kept.close()
             await connection.close()
@@ -90,7 +95,8 @@ class Look:
             named = _match(pattern, path)
             if named is not None:
                 return await handler(Asked(named, query, body))
-        return answer(self.moment, path, query)
+        ailments = self.observed.ailments({}, self.moment.at_s)
+        return answer(self.moment, path, query, ailments=ailments)
 
 
 def _match(pattern: str, path: str) -> dict[str, str] | None:
@@ -120,6 +126,15 @@ def refused_sentence(refused: Mapping[str, ApiError], context: str) -> str:
     return (
         f"you may not list {kind}{more} in all namespaces ({who}); ask "
         "for the right to list and watch them, or ask a dashboard that has it, with --server"
+    )
+
+
+def unreachable_sentence(away: Unreachable, context: str) -> str:
+    """Who is not there, and what to look at."""
+    where = f"context {context}" if context else "the current context"
+    return (
+        f"the API server cannot be reached ({where}): {away}; see whether the cluster runs, or "
+        "name another context with --context"
     )
 
 
@@ -157,12 +172,15 @@ async def look_once(
 
     build_observer(supervisor, config, observed)
     cluster = ObservedCluster.of(supervisor, config.options.names)
-    running = asyncio.create_task(supervisor.run())
+    running, tries = asyncio.create_task(supervisor.run()), 0
     try:
         async with asyncio.timeout(within_s):
             while not await _is_done((running, seen)):
                 if refused := supervisor.refused():
                     raise NotSeen(refused_sentence(refused, process.context))
+                tries += 1
+                if (away := supervisor.unreachable()) and tries * _GLANCE_S >= _TRIES_S:
+                    raise NotSeen(unreachable_sentence(away, process.context))
                 if doing is not None:
                     tell(doing, supervisor.being_read())
             if running.done():
@@ -173,6 +191,8 @@ async def look_once(
             moment = moment_of(cluster.newest, observed=cluster)
             return Look(moment, cluster, connect, namespace)
     except TimeoutError:
+        if away := supervisor.unreachable():
+            raise NotSeen(unreachable_sentence(away, process.context)) from None
         missing = "; ".join(supervisor.readiness()) or "no answer"
         raise NotSeen(f"the cluster was not read within {within_s:g} s: {missing}") from None
     except (ApiError, Unreachable) as problem:

@@ -21,7 +21,7 @@ _UNDONE_S: Final = 60.0
 def status(asked: Reading) -> Answer:
     """How is the cluster: GPUs, jobs, who is owed, what is closed?"""
     found = asked.ask("status")
-    return Answer.of_one("Status", found, lambda: status_lines(asked, found), "cluster")
+    return asked.one("Status", found, lambda: status_lines(asked, found), "cluster")
 
 
 def status_lines(asked: Reading, found: Mapping[str, Any]) -> list[str]:
@@ -68,6 +68,8 @@ def _parts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         jobs_, since = counted(undone["jobs"], "job"), age(now_s() - undone["since"])
         text = f"{jobs_} could start for {since} and nobody does it, {undone['first']} first: "
         lines.append(("idle", f"{text}the scheduler may be down, or have another configuration"))
+    for one in found.get("ailments", ()):
+        lines.append((one["part"], f"{one['message']} So for {age(now_s() - one['since'])}."))
     return lines
 
 
@@ -127,7 +129,7 @@ _NO_QUEUES: Final = (
 
 def _one_queue(asked: Reading, name: str) -> Answer:
     found = asked.ask(f"queues/{name}")
-    return Answer.of_one("Queue", found, lambda: _queue_lines(found))
+    return asked.one("Queue", found, lambda: _queue_lines(found))
 
 
 def _queue_lines(row: Row) -> list[str]:
@@ -185,7 +187,7 @@ def _queue_columns(resource: str, flat: bool, most: float) -> list[Column]:
     return [
         Column("NAME", indent, field="name"),
         *map(of, ("quota", "share", "used", "limit")),
-        Column("USE", lambda row: _bar(row[resource], most), field=f"{resource}.used"),
+        Column("USE", lambda row: _bar(row, resource, most), field=f"{resource}.used"),
         Column(
             "STANDS",
             lambda row: _standing(row["stands"]),
@@ -200,12 +202,16 @@ def _queue_columns(resource: str, flat: bool, most: float) -> list[Column]:
     ]
 
 
-def _bar(amounts: Mapping[str, Any], most: float) -> str:
+def _bar(row: Row, resource: str, most: float) -> str:
     """# used within the share, + beyond it, . owed; | the share."""
+    amounts = row[resource]
     share = amounts["share"] if amounts["share"] is not None else amounts["used"]
     scale = _BAR / most
     at, used = round(share * scale), round(amounts["used"] * scale)
-    wants = round(min(share, amounts["used"] + amounts["asked"]) * scale)
+    owed_gpus = row["stands"]["gpus"] if row["stands"]["kind"] == "owed" else 0.0
+    # Only of GPUs is it known what those ask for who could start.
+    wished = owed_gpus if resource == "gpu" else amounts["asked"]
+    wants = round(min(share, amounts["used"] + wished) * scale)
     within, owed, over = min(used, at), max(0, wants - used), max(0, used - at)
     return f"{'#' * within}{'.' * owed}|{'+' * over}"
 

@@ -73,7 +73,7 @@ def plan(
         )
     found = ask_plan(asked, _with_queue(read_file(asked, file), queue), namespace)
     code = _VERDICTS.get(found["verdict"], NOT_NOW)
-    return Answer.of_one("PlanAnswer", found, lambda: plan_lines(found, file), "verdict", code)
+    return asked.one("PlanAnswer", found, lambda: plan_lines(found, file), "verdict", code)
 
 
 _VERDICTS: Final = {
@@ -159,7 +159,7 @@ def _what_if(asked: Reading, conf: Path | None, changes: Mapping[str, Any], hour
         question["conf"] = read_file(asked, conf)
     found = asked.ask("whatif", body=msgspec.json.encode(question))
     code = EVICTS if found["evicted_only_with"] else 0
-    return Answer.of_one("Diff", found, lambda: _diff_lines(found), "verdict", code)
+    return asked.one("Diff", found, lambda: _diff_lines(found), "verdict", code)
 
 
 def _changed_quota(text: str) -> tuple[str, Any]:

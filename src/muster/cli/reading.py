@@ -35,6 +35,7 @@ from muster.cli.tables import (
     programs_form,
     table_lines,
 )
+from muster.web.frame import Frame
 
 EVERY_S: Final = 2.0
 _UNTOLD_S: Final = 30.0
@@ -58,20 +59,6 @@ class Answer:
     code: int = 0
     is_ordered: bool = False
     """Whether `--sort-by` was obeyed already."""
-
-    @classmethod
-    def of_one(
-        cls,
-        kind: str,
-        item: Mapping[str, Any],
-        page: Callable[[], list[str]],
-        name: str = "name",
-        code: int = 0,
-    ) -> "Answer":
-        """One thing on a page."""
-        return cls(
-            {"kind": kind, "version": 1, "items": [item]}, _fields(item), name, page, code=code
-        )
 
 
 @dataclass(slots=True)
@@ -101,6 +88,23 @@ class Reading:
             return self._asked(path, query)
         except NoAnswer:
             return None
+
+    def one(
+        self,
+        kind: str,
+        item: Mapping[str, Any],
+        page: Callable[[], list[str]],
+        name: str = "name",
+        code: int = 0,
+    ) -> Answer:
+        """One thing on a page."""
+        listed = self._frame().listed(kind, [item])
+        return Answer(listed, _fields(item), name, page, code=code)
+
+    def _frame(self) -> Frame:
+        """Of what was just asked. Only programs read it."""
+        found = None if self.is_for_people else self.try_ask("status")
+        return Frame() if found is None else Frame(found["cluster"], found["at"], found["rev"])
 
     def _asked(self, path: str, query: Mapping[str, str], body: bytes = b"") -> Any:
         """What is watched is on the screen already: nothing is said beside it."""

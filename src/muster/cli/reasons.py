@@ -9,6 +9,7 @@ from muster.cli.completing import codes
 from muster.cli.reading import Answer, Reading, reading
 from muster.cli.tables import Column
 from muster.model.reason_codes import CODES
+from muster.web.frame import Frame
 
 
 @reading
@@ -33,13 +34,13 @@ def reasons(
         near = get_close_matches(code, map(str, CODES), 1)
         raise asked.failed(f"there is no code {code}" + _did_you_mean(near))
     if not code:
-        return Answer({"kind": "ReasonList", "version": 1, "items": items}, _COLUMNS, "code")
+        return Answer(Frame().listed("ReasonList", items), _COLUMNS, "code")
     (one,) = items
 
     def page() -> list[str]:
         return [f"{one['code']} ({one['category']})", one["means"], one["what_helps"]]
 
-    return Answer.of_one("Reason", one, page, "code")
+    return Answer(Frame().listed("Reason", items), _COLUMNS, "code", page)
 
 
 def _did_you_mean(near: list[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from muster.api.group_names import for_people, group_meant
 from muster.cli.failing import failed
 from muster.cli.replay_journal import Asked, replay_journal
 from muster.engine.config.reader import ConfigError
@@ -74,6 +75,7 @@ def replay(
     memory = Memory(holds=dump.holds, acted_s=dump.acted_s)
     snapshot = snapshot_of(dump.records)
     result = run_cycle(snapshot, active.policy, active.actions, dump.now_s, memory)
+    job = group_meant(job, snapshot.jobs.row)
     made = _of_job(result.plan, job) if job else result.plan
     if as_json or output == "json":
         print(msgspec.json.encode(made).decode())
@@ -81,7 +83,8 @@ def replay(
     _show(dump, made)
     for key in sorted(result.explanation.refusals):
         if job in ("", key):
-            print(f"waits  {key}: {'; '.join(result.explanation.sentences(key))}")
+            why = "; ".join(result.explanation.sentences(key))
+            print(for_people(f"waits  {key}: {why}"))
     if dump.plan is not None:
         is_same = plain_plan(result.plan) == dump.plan
         print("the same plan as then" if is_same else "another plan than then")
@@ -114,6 +117,7 @@ def _show(dump: CycleDump, plan: Plan) -> None:
     for bind in plan.binds:
         print(f"bind   {names[bind.task]} -> {bind.node}")
     for evict in plan.evictions:
-        print(f"evict  {names[evict.task]} from {evict.node} ({evict.action} for {evict.actor})")
+        by = for_people(f"{evict.action} for {evict.actor}")
+        print(f"evict  {names[evict.task]} from {evict.node} ({by})")
     for nomination in plan.nominations:
         print(f"await  {names[nomination.task]} -> {nomination.node}")

@@ -73,7 +73,8 @@ def job_manifest(wish: Wish) -> dict[str, Any]:
     }
     if wish.priority:
         spec["priorityClassName"] = wish.priority
-    metadata = {"labels": labels, "annotations": notes} if notes else {"labels": labels}
+    # Of its own: what is shared is printed as a reference.
+    metadata = {"labels": {**labels}, **({"annotations": notes} if notes else {})}
     template: dict[str, Any] = {"metadata": metadata, "spec": spec}
     return {
         "apiVersion": "batch/v1",

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import yaml
 
-from muster.api.group_names import for_people
+from muster.api.group_names import in_one_line
 
 FORMS: Final = ("table", "wide", "json", "yaml", "name", "csv")
 Row = Mapping[str, Any]
@@ -82,7 +81,7 @@ def table_lines(
     """Capitals, three spaces, no lines. `width_max`: where the last column is cut; 0: nowhere.
     `is_raw`: names as programs read them."""
     cells = [
-        [column.text(row) if is_raw else for_people(column.text(row)) for column in columns]
+        [column.text(row) if is_raw else in_one_line(column.text(row)) for column in columns]
         for row in rows
     ]
     lines = [[column.name for column in columns], *cells] if headers else cells
@@ -180,6 +179,8 @@ def programs_form(
     if form == "json":
         return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
     if form == "yaml":
+        import yaml  # only for whoever wants it: completions load this module
+
         return yaml.safe_dump(whole, sort_keys=False).rstrip()
     if form == "name":
         return "\n".join(_plain(field_of(row, name)) for row in rows)

@@ -44,4 +44,4 @@ def top(
             lines.append(f"  {event['job']:<40} {event_text(event)}")
         return lines
 
-    return Answer.of_one("Status", status, page, "cluster")
+    return asked.one("Status", status, page, "cluster")

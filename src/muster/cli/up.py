@@ -58,6 +58,10 @@ _PROFILE = "muster, kai, volcano, kube-batch or kube-batch-0.2 (no demo): whose 
 _Profile = Annotated[str, typer.Option(help=_PROFILE)]
 _UNTIL = "End after the demo, or stay up; by default stay on a terminal."
 _Once = Annotated[bool | None, typer.Option("--once/--stay", help=_UNTIL)]
+_ENDS = (
+    "muster up: this is no terminal, so the cluster ends once it has shown itself;"
+    " --stay keeps it up"
+)
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")]
 
 
@@ -86,6 +90,9 @@ def up(
     from muster.sim.apiserver.serve import Address
 
     _check(name, world, data_dir, scheduler_conf)
+    ends = not sys.stdout.isatty() if once is None else once
+    if once is None and ends:
+        typer.echo(_ENDS, err=True)
     options = UpOptions(
         nodes,
         gpus,
@@ -101,7 +108,7 @@ def up(
         and (nodes, gpus) == _DEMO_SIZE
         and scheduler_conf is None
         and profile != ProfileName.KUBE_BATCH_02,
-        once=not sys.stdout.isatty() if once is None else once,
+        once=ends,
         on_kube=world == "kube",
         profile=profile_name(profile, "--profile"),
         scheduler_conf=scheduler_conf,

@@ -19,7 +19,7 @@ from muster.cli.serving import Process, serve
 from muster.client.connection import Connection
 from muster.foresight.estimates import FILE, EstimateLog
 from muster.runtime.page_access import Gate, KubernetesGate, PageAuth, ShutGate
-from muster.runtime.parts import Phase
+from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.observer import Observation, build_observer
 from muster.services.scheduler.options import Options, SchedulerServiceConfig
@@ -28,12 +28,15 @@ from muster.usage.kept import UsageFolder
 from muster.web.board import Board, difference
 from muster.web.guard import ROLE_PREFIX
 from muster.web.handlers import Handlers
+from muster.web.health import UNHEARD_S
 from muster.web.live import LiveCluster
 from muster.web.moment import Moment
+from muster.web.named_objects import reading
 from muster.web.observed import ObservedCluster
 from muster.web.server import WebPart
 
 DEFAULT_LISTEN = "127.0.0.1:8765"
+_HEALTH_EACH_S = 5.0
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 _Kubeconfig = Annotated[
@@ -173,7 +176,12 @@ def build_web(supervisor: Supervisor, config: SchedulerServiceConfig, site: Site
     build_observer(supervisor, config, on_observed)
     # A token is good for ten minutes: no key has to outlive the process.
     live = LiveCluster(
-        observed, supervisor.clock, config.offload, config.journal_folder, secrets.token_bytes(32)
+        observed,
+        supervisor.clock,
+        config.offload,
+        config.journal_folder,
+        secrets.token_bytes(32),
+        site.cluster,
     )
     log = supervisor.log.child("estimates")
     estimates = record_of_estimates(config.journal_folder, log)
@@ -186,9 +194,17 @@ def build_web(supervisor: Supervisor, config: SchedulerServiceConfig, site: Site
         log=log,
         kept_usage=kept,
         tracks=board.tracks,
+        read=reading(supervisor.reader),
     )
     part = WebPart(*site.where, board, supervisor.clock, site.gate, questions=handlers)
     supervisor.add(part, Phase.SERVING)
+
+    async def look_after() -> None:
+        while True:
+            board.ail(observed.ailments(supervisor.unheard(UNHEARD_S), supervisor.clock.now_s()))
+            await supervisor.clock.sleep(_HEALTH_EACH_S)
+
+    supervisor.add(Loop("health", look_after), Phase.SYNCED)
     return part
 
 

@@ -28,6 +28,19 @@ _BY_GROUP: Final = {(kind.group, kind.kind): (kind, convert) for kind, convert i
     ("scheduling.sigs.dev", "PodGroup"): (kinds.KUBE_BATCH_POD_GROUP, converted_group),
 }
 """kube-batch's last release had the same objects under a second group too."""
+_LEFT_OUT: Final = {
+    "JobFlow": "no counterpart: a workflow engine makes jobs one after another",
+    "JobTemplate": "no counterpart: a workflow engine makes jobs from templates",
+    "Command": "no counterpart: a Job is suspended by its field spec.suspend",
+    "HyperNode": "no counterpart: label the nodes, and name these in a Topology (kai.scheduler)",
+    "Numatopology": "no counterpart: NodeResourceTopology says the same",
+    "NodeShard": "no counterpart: divide the nodes among SchedulingShards",
+    "ColocationConfiguration": "no counterpart: muster has no agent on nodes",
+    "HyperJob": "no counterpart: one muster serves one cluster",
+    "DataSource": "no counterpart: one muster serves one cluster",
+    "DataSourceClaim": "no counterpart: one muster serves one cluster",
+}
+"""Other kinds of Volcano's groups: a native cluster does not know them."""
 
 
 def converted(text: str, source: str) -> Iterator[Converted]:
@@ -78,6 +91,10 @@ def _converted(document: Mapping[str, Any], source: str) -> Iterator[Converted]:
         yield made
         return
     row = _BY_GROUP.get((version.partition("/")[0], kind))
+    if row is None and version.partition("/")[0].endswith(".volcano.sh"):
+        why = _LEFT_OUT.get(kind, "no counterpart")
+        yield Converted(f"{kind} {_name(document)}".strip(), (), (Note(kind, why),))
+        return
     if row is None:
         workload = converted_workload(document, source)
         yield workload or Converted(
@@ -88,6 +105,11 @@ def _converted(document: Mapping[str, Any], source: str) -> Iterator[Converted]:
         yield row[1](from_builtins(row[0].struct, document))
     except Unreadable as error:
         raise CannotConvert(f"{source}: {kind}: {error}") from None
+
+
+def _name(document: Mapping[str, Any]) -> str:
+    meta = document.get("metadata")
+    return str(meta.get("name") or "") if isinstance(meta, Mapping) else ""
 
 
 def _config_map(document: Mapping[str, Any], source: str) -> Iterator[Converted]:
