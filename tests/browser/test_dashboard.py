@@ -364,7 +364,7 @@ async def test_a_lost_connection_is_said_and_what_was_seen_stays() -> None:
 
 async def test_a_name_that_does_not_exist_is_said() -> None:
     async with _open("job/default/none", *team("a", 2, 0)) as (_, page):
-        await expect(page.get_by_role("alert")).to_contain_text("There is no jobs/default/none.")
+        await expect(page.get_by_role("alert")).to_contain_text("There is no job default/none.")
 
 
 async def test_from_another_machine_a_token_is_shown_once_and_its_end_is_noticed() -> None:

@@ -13,7 +13,9 @@ from tests.support import company
 from tests.support.browser import DESKTOP, PHONE, browsing
 from tests.support.site import Gate, served_site, team
 
+from muster.base.clock import SystemClock
 from muster.testing import make
+from muster.web.shapes import Ailment
 
 pytestmark = pytest.mark.browser
 
@@ -73,14 +75,14 @@ async def test_an_empty_page_says_what_it_would_show_and_what_makes_one(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_what_failed_says_all_that_is_known_and_the_rest_stays(scheme: str) -> None:
     told = {
-        "code": "TooBusy",
-        "message": "It has much to do.",
-        "because": "Others ask too.",
-        "next": "Ask again in a second.",
+        "code": "Forbidden",
+        "message": "You may not see queues.",
+        "because": "The role muster-viewer is missing.",
+        "next": "Ask for it.",
     }
 
     async def refuse(route: Route) -> None:
-        await route.fulfill(status=429, json={"error": told})
+        await route.fulfill(status=403, json={"error": told})
 
     async with served_site() as site, browsing(DESKTOP, scheme) as page:
         site.show(*team("a", 2, 9))
@@ -94,6 +96,54 @@ async def test_what_failed_says_all_that_is_known_and_the_rest_stays(scheme: str
         await page.unroute("**/api/v1/queues")
         await page.get_by_role("button", name="Try again").click()
         await expect(page.locator("tbody tr")).to_have_count(1)
+
+
+async def test_a_page_that_came_at_a_busy_moment_asks_again_by_itself() -> None:
+    told = {"code": "TooBusy", "message": "8 questions of yours are waiting already."}
+    refused: list[str] = []
+
+    async def refuse_once(route: Route) -> None:
+        refused.append(route.request.url)
+        await page.unroute("**/api/v1/queues")
+        await route.fulfill(status=429, json={"error": told})
+
+    async with served_site() as site, browsing() as page:
+        site.show(*team("a", 2, 9))
+        await page.goto(site.address("jobs"))
+        await expect(page.locator("tbody tr")).to_have_count(2)
+        await page.route("**/api/v1/queues", refuse_once)
+        await page.goto(site.address("queues"))
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        assert len(refused) == 1
+
+
+async def test_what_does_not_do_its_work_is_said_on_every_page() -> None:
+    late = Ailment("binder", SystemClock().now_s() - 120, "1 pod has a node and nobody binds it.")
+    async with served_site() as site, browsing() as page:
+        site.show(*team("a", 2, 0))
+        await page.goto(site.address("overview"))
+        health = page.locator("section", has=page.get_by_role("heading", name="Health"))
+        await expect(health).to_contain_text("Binder binds what has a node")
+        site.board.ail((late,))
+        await expect(page.get_by_role("alert")).to_contain_text("nobody binds it. So for 2m.")
+        await expect(health).to_contain_text("Binder 1 pod has a node and nobody binds it.")
+        await _is_fine(page, "overview")
+        await page.goto(site.address("jobs"))
+        await expect(page.get_by_role("alert")).to_have_count(1)
+        site.board.ail(())
+        await expect(page.get_by_role("alert")).to_have_count(0)
+
+
+async def test_names_of_pages_are_whole_on_a_phone() -> None:
+    async with served_site() as site, browsing(PHONE) as page:
+        site.show(*team("a", 2, 0))
+        await page.goto(site.address("plan"))
+        links = page.locator("nav a")
+        boxes = [await link.bounding_box() for link in await links.all()]
+        heights = {box["height"] for box in boxes if box is not None}
+        assert len(heights) == 1
+        assert heights.pop() < 50
+        await expect(page.locator("nav [aria-current]")).to_be_in_viewport()
 
 
 async def test_what_is_old_turns_grey_and_never_blank() -> None:

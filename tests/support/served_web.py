@@ -27,6 +27,7 @@ class Fixed:
     """A cluster in which nothing happens."""
 
     records: ClusterRecords
+    revision: int = 1
 
     def situation(self) -> Situation:
         return Situation.of(self.records, make.NOW_S, rules_of())
@@ -66,7 +67,7 @@ def served(
         board = Board(cluster)
         board.show(moment_of(records, **beside), b"{}")
         now = Unhurried(clock or SystemClock())
-        live = LiveCluster(Fixed(records), now, in_thread, journal_folder, token_key=b"key")
+        live = LiveCluster(Fixed(records), now, in_thread, journal_folder, b"key", cluster)
         handlers = Handlers(live, usage_store=usage_store)
         part = WebPart("127.0.0.1", 0, board, SystemClock(), questions=handlers)
         parts.append(part)

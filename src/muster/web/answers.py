@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from muster.api.selectors import BadSelector, label_selector
+from muster.web.frame import Frame
 from muster.web.moment import Moment
+from muster.web.shapes import Ailment
 from muster.web.views import jobs as job_views
 from muster.web.views.job_columns import job_columns
 from muster.web.views.nodes import gpu_map, node, nodes
@@ -17,6 +19,10 @@ PAGE_MAX: Final = 1000
 
 class NotThere(Exception):
     """Nothing has that name now."""
+
+    def __init__(self, text: str, because: str = "") -> None:
+        super().__init__(text)
+        self.because = because
 
 
 class BadQuestion(Exception):
@@ -42,44 +48,52 @@ def answer(
     query: Mapping[str, str],
     cluster: str = "",
     visible: frozenset[str] | None = None,
+    ailments: tuple[Ailment, ...] = (),
 ) -> Any:
     """What is below /api/v1; raises `NotThere` or `BadQuestion`. `visible`: jobs are listed of
-    these namespaces only, page by page too."""
+    these namespaces only, page by page too. `ailments`: what is wrong apart from that."""
     if not is_known(path):
         raise NotThere(f"There is nothing at {path}.")
     kind, _, name = path.partition("/")
     if path == "status":
-        return status(moment, cluster)
+        return status(moment, cluster, ailments)
     if path == "map":
         return gpu_map(moment)
     try:
-        listed = _list(moment, path, query, visible)
+        listed = _list(moment, Frame(cluster, moment.at_s, moment.revision), path, query, visible)
     except BadSelector as wrong:
         raise BadQuestion("BadSelector", f"labels: {wrong}.") from None
     if listed is not None:
-        return listed | {"cluster": cluster}
+        return listed
     found = _ONES[kind](moment, name)
     if found is None:
-        raise NotThere(f"There is no {kind}/{name}.")
+        raise NotThere(
+            f"There is no {kind.removesuffix('s')} {name}.",
+            "It may have ended." if kind == "jobs" else "It may have been deleted.",
+        )
     return found
 
 
 def _list(
-    moment: Moment, path: str, query: Mapping[str, str], visible: frozenset[str] | None
+    moment: Moment,
+    frame: Frame,
+    path: str,
+    query: Mapping[str, str],
+    visible: frozenset[str] | None,
 ) -> dict[str, Any] | None:
     """None: it is no list that is asked for."""
     if path == "jobs":
-        return _jobs(moment, query, visible)
+        return _jobs(moment, frame, query, visible)
     if path == "shapes":
         wanted = _filter(dict(query), visible)
-        return _listed("ShapeList", moment, job_views.shapes(moment, wanted))
+        return frame.listed("ShapeList", job_views.shapes(moment, wanted))
     if path == "names":
-        return _names(moment, query, visible)
+        return _names(moment, frame, query, visible)
     if path in _LISTS:
         title, view, labels = _LISTS[path]
         selector = label_selector(query.get("labels", ""))
         items = [one for one in view(moment) if selector.matches(labels(moment, one.name))]
-        return _listed(title, moment, items)
+        return frame.listed(title, items)
     return None
 
 
@@ -105,7 +119,7 @@ _ONES: Final[Mapping[str, Callable[[Moment, str], Any]]] = {
 
 
 def _jobs(
-    moment: Moment, query: Mapping[str, str], visible: frozenset[str] | None
+    moment: Moment, frame: Frame, query: Mapping[str, str], visible: frozenset[str] | None
 ) -> dict[str, Any]:
     asked = dict(query)
     sort, limit, cursor = (asked.pop(name, "") for name in ("sort", "limit", "cursor"))
@@ -116,7 +130,7 @@ def _jobs(
     end = first + min(most or PAGE_MAX, PAGE_MAX)
     total, found = job_views.page(moment, wanted, sort, first, end)
     following = str(end) if end < total else ""
-    return _listed("JobList", moment, found) | {"total": total, "next": following}
+    return frame.listed("JobList", found, total=total, next=following)
 
 
 def _filter(
@@ -130,15 +144,14 @@ def _filter(
 
 
 def _names(
-    moment: Moment, query: Mapping[str, str], visible: frozenset[str] | None
+    moment: Moment, frame: Frame, query: Mapping[str, str], visible: frozenset[str] | None
 ) -> dict[str, Any]:
     """What a shell completes: little, however large the cluster is."""
     of, begins = query.get("of", ""), query.get("begins", "")
     if of not in _NAMED:
         raise BadQuestion("UnknownField", f"of: {of[:40]!r} has no names.", tuple(_NAMED))
     found = [one for one in _NAMED[of](moment, visible) if one.startswith(begins)]
-    listed = _listed("NameList", moment, [{"name": one} for one in found[:_PAGE]])
-    return listed | {"total": len(found)}
+    return frame.listed("NameList", [{"name": one} for one in found[:_PAGE]], total=len(found))
 
 
 def _jobs_named(moment: Moment, visible: frozenset[str] | None) -> list[str]:
@@ -156,17 +169,6 @@ _NAMED: Final[Mapping[str, Callable[[Moment, frozenset[str] | None], list[str]]]
     "nodes": lambda moment, _: list(moment.snapshot.nodes.names),
     "queues": lambda moment, _: list(moment.snapshot.queues.names),
 }
-
-
-def _listed(kind: str, moment: Moment, items: list[Any]) -> dict[str, Any]:
-    """The frame of every list."""
-    return {
-        "kind": kind,
-        "version": 1,
-        "at": moment.at_s,
-        "rev": moment.revision,
-        "items": items,
-    }
 
 
 def _number(text: str, otherwise: int) -> int:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from muster.web.moment import Moment
-from muster.web.shapes import Map
+from muster.web.shapes import Ailment, Map
 from muster.web.tracks import Tracks
 from muster.web.views.nodes import gpu_map
 from muster.web.views.queues import queues
@@ -34,12 +34,14 @@ class Told:
 
 @dataclass
 class Board:
-    """Changed by `show` alone, on the event loop."""
+    """Changed by `show` and `ail` alone, on the event loop."""
 
     cluster: str = ""
     moment: Moment | None = None
     events: deque[Told] = field(default_factory=lambda: deque(maxlen=_KEPT))
     tracks: Tracks = field(default_factory=Tracks)
+    ailments: tuple[Ailment, ...] = ()
+    """What is wrong now, whatever moment is shown: where nothing is heard, none comes."""
     _answers: dict[str, bytes] = field(default_factory=dict)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -49,6 +51,16 @@ class Board:
         self._answers.clear()
         self.tracks.add(moment.at_s, queues(moment))
         self.events.append(Told(moment.revision, told))
+        self._wake()
+
+    def ail(self, found: tuple[Ailment, ...]) -> None:
+        """What is wrong now."""
+        if found != self.ailments:
+            self.ailments = found
+            self._answers.clear()
+            self._wake()
+
+    def _wake(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
 

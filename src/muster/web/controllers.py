@@ -1,20 +1,17 @@
 """What controllers make of a manifest, down to its pods. Pure.
 
-Of most kinds each pod template is taken as often as the numbers around it say. Kinds whose pods are
-told apart by what their operator writes on them, or that make other objects first, are made as the
-operators of the simulated world make them; what those look like stands there once.
+Of most kinds each pod template is taken as often as the numbers around it say; those of which that
+is not enough stand in `muster.web.operators`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from muster.services.podgrouper.groupers.group import Object
 from muster.services.podgrouper.groupers.workload import ObjectRef
-from muster.sim.operators.children import Child, count
-from muster.sim.operators.job_sets import job_set_children
-from muster.sim.operators.serving import lws_children, ray_children, ray_job_children
-from muster.sim.workloads.objects import JOB
+from muster.sim.operators.children import Child
+from muster.web.operators import BLUEPRINTS, OPERATORS, Find, Operator, described_elsewhere
 
 PODS_MAX: Final = 5000
 """Of one submission: a number in a manifest must not take all of our memory."""
@@ -23,6 +20,7 @@ LETTERS_MAX: Final = 64 << 20
 _DEPTH_MAX: Final = 32
 _COUNTS: Final = ("replicas", "parallelism", "numWorkers", "size", "numOfHosts")
 _TEMPLATES: Final = ("template", "workerTemplate", "podTemplate")
+_LISTS_OF_TEMPLATES: Final = ("componentSpecs",)
 _REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 
 
@@ -30,12 +28,31 @@ class BadManifest(Exception):
     """It cannot be planned; the text names the field and what to write."""
 
 
+def templates_of(top: Object) -> Iterator[Object]:
+    """The pod templates of a manifest, or the pod that it is itself."""
+    if top["kind"] == "Pod":
+        yield top
+        return
+    yield from (template for _, template, _ in _templates(top.get("spec"), (), 1, 0))
+
+
+def suspended_by(spec: Mapping[str, Any]) -> str:
+    """The field that keeps a controller from making anything; "": none does."""
+    policy = spec.get("runPolicy")
+    if isinstance(policy, dict) and policy.get("suspend") is True:
+        return "spec.runPolicy.suspend"
+    return "spec.suspend" if spec.get("suspend") is True else ""
+
+
 @dataclass(slots=True)
 class Making:
     """What is made of one submission."""
 
+    find: Find
     made: dict[ObjectRef, Object] = field(default_factory=dict)
     """Objects between manifests and pods."""
+    problems: list[str] = field(default_factory=list)
+    """Why something cannot be planned."""
     warnings: list[str] = field(default_factory=list)
     _letters: int = LETTERS_MAX
     """What templates may still take."""
@@ -43,8 +60,16 @@ class Making:
 
     def pods_of(self, top: Object) -> Iterator[tuple[Object, Sequence[Object]]]:
         """Each with its owners, nearest first; the manifest itself is the last of them."""
+        if (named := (_group(top), top["kind"])) in BLUEPRINTS:
+            return
+        if instead := described_elsewhere(*named):
+            self.problems.append(
+                f"{top['kind']} {top['metadata']['name']}: what its pods are like is known to its "
+                f"operator alone: {instead}"
+            )
+            return
         spec = top.get("spec")
-        if isinstance(spec, dict) and (where := _suspended(spec)):
+        if isinstance(spec, dict) and (where := suspended_by(spec)):
             self.warnings.append(
                 f"{top['kind']} {top['metadata']['name']}: {where} is true: it makes no pods as "
                 "long as it is; planned is what comes when it is taken back"
@@ -58,22 +83,36 @@ class Making:
         if one["kind"] == "Pod":
             yield {**one, "metadata": {**one["metadata"]}}, above
             return
-        make = _OPERATORS.get((_group(one), one["kind"]))
+        make = OPERATORS.get((_group(one), one["kind"]))
         if make is None:
             for pod in self._by_templates(one):
                 yield pod, (one, *above)
             return
-        self._measure(one, _shaped(make.parts, one))
-        children, status = _shaped(make.children, one)
+        yield from self._by_operator(one, make, above)
+
+    def _by_operator(
+        self, one: Object, make: Operator, above: tuple[Object, ...]
+    ) -> Iterator[tuple[Object, Sequence[Object]]]:
+        self._measure(one, lambda: make.parts(one))
+        if left_out := _shaped(lambda: make.unplanned(one), one):
+            self.warnings.append(f"{one['kind']} {one['metadata']['name']}: {left_out}")
+        children, status = _shaped(lambda: make.children(one, self.find), one)
         owner = {**one, "status": status} if status else one
+        pods: dict[str, Object] = {}
         for at, child in enumerate(children):
             self._pods += child.kind.kind == "Pod"
             self._check_pods()
             below = _child(child, one, at)
-            if below["kind"] != "Pod":
-                metadata = below["metadata"]
-                of = (below["apiVersion"], below["kind"], metadata["namespace"], metadata["name"])
-                self.made[ObjectRef(*of)] = below
+            metadata = below["metadata"]
+            if below["kind"] == "Pod":
+                pods[metadata["name"]] = below
+                # A pod may own others, which come after it: a driver its executors.
+                by = metadata["ownerReferences"][0]
+                own = (pods[by["name"]],) if by["kind"] == "Pod" else ()
+                yield from self._below(below, (*own, owner, *above))
+                continue
+            of = (below["apiVersion"], below["kind"], metadata["namespace"], metadata["name"])
+            self.made[ObjectRef(*of)] = below
             yield from self._below(below, (owner, *above))
 
     def _by_templates(self, top: Object) -> Iterator[Object]:
@@ -106,12 +145,18 @@ class Making:
                 self._pods += 1
                 self._check_pods()
 
-    def _measure(self, one: Object, parts: Sequence[tuple[Any, int]]) -> None:
+    def _measure(self, one: Object, parts: Callable[[], Iterable[tuple[Any, int]]]) -> None:
         """Before an operator makes anything, which it does all at once: it fits into memory."""
-        for part, times in parts:
-            self._take(part, min(times, PODS_MAX + 1))
-        if sum(times for _, times in parts) > PODS_MAX:
-            raise BadManifest(f"it makes more than {PODS_MAX} pods: plan a part of it")
+
+        def measured() -> None:
+            pods = 0
+            for part, times in parts():
+                self._take(part, min(times, PODS_MAX + 1))
+                pods += times
+                if pods > PODS_MAX:
+                    raise BadManifest(f"it makes more than {PODS_MAX} pods: plan a part of it")
+
+        _shaped(measured, one)
 
     def _take(self, template: Object, count: int) -> None:
         self._letters -= len(str(template)) * count
@@ -127,87 +172,17 @@ class Making:
 
 
 _T = TypeVar("_T")
-_Parts = list[tuple[Any, int]]
-_Made = tuple[Sequence[Child], Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Operator:
-    """What an operator does about one object of its kind."""
-
-    parts: Callable[[Any], _Parts]
-    """Parts of the object, and how often each is in what it makes."""
-    children: Callable[[Any], _Made]
-    """What it makes, and what it then writes into the status."""
-
-
-def _shaped(ask: Callable[[Any], _T], one: Object) -> _T:
+def _shaped(ask: Callable[[], _T], one: Object) -> _T:
     """Nothing checks the objects of other people's kinds: any field may hold anything."""
     try:
-        return ask(one)
+        return ask()
     except (AttributeError, LookupError, TypeError, ValueError) as misshapen:
         raise BadManifest(
             f"{one['kind']} {one['metadata']['name']} is not shaped as its kind says: {misshapen}; "
             "compare it with the kind's schema"
         ) from None
-
-
-def _of_job_set(job_set: Any) -> _Parts:
-    entries = job_set["spec"].get("replicatedJobs") or ()
-    return [(entry, count(entry.get("replicas"))) for entry in entries]
-
-
-def _of_lws(lws: Any) -> _Parts:
-    pattern = lws["spec"].get("leaderWorkerTemplate") or {}
-    return [(pattern, count(lws["spec"].get("replicas")) * count(pattern.get("size")))]
-
-
-def _of_ray_cluster(cluster: Any) -> _Parts:
-    groups = cluster["spec"].get("workerGroupSpecs") or ()
-    return [
-        (cluster["spec"].get("headGroupSpec"), 1),
-        *((one, count(one.get("replicas"), 0) * count(one.get("numOfHosts"))) for one in groups),
-    ]
-
-
-def _itself(one: Any) -> _Parts:
-    return [(one["spec"], 1)]
-
-
-def _ray_service(service: Any) -> _Made:
-    job = {**service, "spec": {"rayClusterSpec": service["spec"]["rayClusterConfig"]}}
-    (cluster,) = ray_job_children(job, ())
-    return [cluster], {"activeServiceStatus": {"rayClusterName": cluster.name}}
-
-
-def _ray_job(job: Any) -> _Made:
-    (cluster,) = ray_job_children(job, ())
-    return [cluster], {"rayClusterName": cluster.name}
-
-
-def _cron_job(cron: Any) -> _Made:
-    """One run of it."""
-    template = cron["spec"]["jobTemplate"]
-    metadata = {
-        **(template.get("metadata") or {}),
-        "name": f"{cron['metadata']['name']}-1",
-        "ownerReferences": [_reference(cron)],
-    }
-    return [Child(JOB, {"metadata": metadata, "spec": template["spec"]})], {}
-
-
-_OPERATORS: Final[Mapping[tuple[str, str], _Operator]] = {
-    ("batch", "CronJob"): _Operator(_itself, _cron_job),
-    ("jobset.x-k8s.io", "JobSet"): _Operator(
-        _of_job_set, lambda one: (job_set_children(one, ()), {})
-    ),
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _Operator(
-        _of_lws, lambda one: (lws_children(one, ()), {})
-    ),
-    ("ray.io", "RayCluster"): _Operator(_of_ray_cluster, lambda one: (ray_children(one, ()), {})),
-    ("ray.io", "RayJob"): _Operator(_itself, _ray_job),
-    ("ray.io", "RayService"): _Operator(_itself, _ray_service),
-}
 
 
 def _child(child: Child, owner: Object, at: int) -> Object:
@@ -238,14 +213,6 @@ def _reference(owner: Object) -> dict[str, Any]:
 
 def _group(one: Object) -> str:
     return str(one["apiVersion"]).rpartition("/")[0]
-
-
-def _suspended(spec: Mapping[str, Any]) -> str:
-    """The field that keeps a controller from making anything; "": none does."""
-    policy = spec.get("runPolicy")
-    if isinstance(policy, dict) and policy.get("suspend") is True:
-        return "spec.runPolicy.suspend"
-    return "spec.suspend" if spec.get("suspend") is True else ""
 
 
 def _resumed(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,6 +246,8 @@ def _templates(
     for key, value in part.items():
         if key in _TEMPLATES and _is_pod_template(value):
             yield path, value, times
+        elif key in _LISTS_OF_TEMPLATES and isinstance(value, list):
+            yield from ((path, one, times) for one in value if _is_pod_template(one))
         else:
             yield from _templates(value, (*path, str(key)), times, depth + 1)
 

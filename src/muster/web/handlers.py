@@ -1,15 +1,14 @@
 """What each path of the API answers."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 import yaml
 
-from muster.api.group_names import group_meant
 from muster.api.yaml_text import read_yaml_all
 from muster.base.json_text import NotJson, parse_json
 from muster.base.log import Log
@@ -27,12 +26,15 @@ from muster.foresight.whatif import difference
 from muster.foresight.why import State
 from muster.model.reason_codes import CODES
 from muster.numerics.axis import GPU_UNIT
+from muster.services.podgrouper.groupers.group import Object
+from muster.services.podgrouper.groupers.workload import ObjectRef
 from muster.usage.accounts import Question
 from muster.usage.kept import UsageFolder
 from muster.web.estimating import Estimator
 from muster.web.live import LiveCluster, Seen
+from muster.web.named_objects import Read, nothing_is_there
 from muster.web.policy_question import BadQuestion, WhatIf
-from muster.web.submission import submission_of
+from muster.web.submission import named_by, submission_of
 from muster.web.tracks import KINDS as KINDS_TRACKED
 from muster.web.tracks import Tracks
 from muster.web.usage import POINTS_MAX, UsageFile
@@ -46,6 +48,7 @@ from muster.web.views.answers import (
     start_view,
     why_view,
 )
+from muster.web.views.jobs import job_meant
 
 T = TypeVar("T")
 LIST_MAX: Final = 1000
@@ -109,6 +112,16 @@ class PlanQuestion(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _Handler = Callable[[Asked], Awaitable[Any]]
+_NAMED_MAX: Final = 20
+"""Objects that are read for one plan."""
+
+
+class _NotRead(Exception):
+    """What a manifest is made of has to be read first."""
+
+    def __init__(self, refs: Sequence[ObjectRef]) -> None:
+        super().__init__(refs)
+        self.refs = refs
 
 
 class Handlers:
@@ -123,8 +136,11 @@ class Handlers:
         log: Log | None = None,
         kept_usage: UsageFolder | None = None,
         tracks: Tracks | None = None,
+        read: Read = nothing_is_there,
     ) -> None:
+        """`read`: an object of the cluster that a manifest is made of, if it is there."""
         self._cluster = cluster
+        self._read = read
         self._tracks = tracks or Tracks()
         self._usage = UsageFile(usage_store, cluster.offload, kept_usage)
         self._why_budget_s = why_budget_s
@@ -152,7 +168,7 @@ class Handlers:
 
         def answer(seen: Seen) -> Any:
             ends = self._estimator.ends(seen) if searches else {}
-            job = group_meant(asked.job, seen.situation.snapshot.jobs.row)
+            job = job_meant(seen.situation.snapshot, asked.job)
             found = seen.questions.why(job, self._why_budget_s, ends, searches)
             return why_view(found, seen.situation, self._decided(job), ends)
 
@@ -168,7 +184,7 @@ class Handlers:
 
     async def when(self, asked: Asked) -> Any:
         def answer(seen: Seen) -> Any:
-            job = group_meant(asked.job, seen.situation.snapshot.jobs.row)
+            job = job_meant(seen.situation.snapshot, asked.job)
             state = seen.questions.job_state(job)
             found = self._estimator.estimates(seen).get(job)
             if found is None:
@@ -191,7 +207,8 @@ class Handlers:
                 for key, one in self._estimator.estimates(seen).items()
                 if not queue or (key in places and places[key].queue == queue)
             }
-            return _listed("StartList", dict(list(found.items())[:limit]), len(found))
+            shown = dict(list(found.items())[:limit])
+            return self._cluster.frame(seen).listed("StartList", shown, total=len(found))
 
         return await self._cluster.ask(answer, asked.reader)
 
@@ -199,7 +216,8 @@ class Handlers:
         """How good past estimates were, by class."""
 
         def answer(seen: Seen) -> Any:
-            return {"wanted": COVERS, "items": self._estimator.records(seen)}
+            items = self._estimator.records(seen)
+            return self._cluster.frame(seen).listed("EstimateRecordList", items, wanted=COVERS)
 
         return await self._cluster.ask(answer, asked.reader)
 
@@ -208,7 +226,8 @@ class Handlers:
 
         def answer(seen: Seen) -> Any:
             found = [one for one in seen.questions.places.values() if queue in ("", one.queue)]
-            return _listed("PlaceList", found[:limit], len(found))
+            frame = self._cluster.frame(seen)
+            return frame.listed("PlaceList", found[:limit], total=len(found))
 
         return await self._cluster.ask(answer, asked.reader)
 
@@ -239,7 +258,8 @@ class Handlers:
             },
         )
         found = await self._cluster.ask(lambda _: story(folder, query), asked.reader)
-        return _listed("EventList", [event_view(event) for event in found], len(found))
+        items = [event_view(event) for event in found]
+        return self._cluster.frame().listed("EventList", items, total=len(items))
 
     async def usage(self, asked: Asked) -> Any:
         since_s, until_s = self._span(asked)
@@ -253,14 +273,8 @@ class Handlers:
         quotas = await self._cluster.ask(lambda seen: _gpu_quotas(seen.state), asked.reader)
         items = await self._usage.usage(question, quotas)
         shown = items[: asked.limit(ACCOUNTS_MAX)]
-        return {
-            "kind": "UsageList",
-            "version": 1,
-            "from": rfc3339(since_s),
-            "to": rfc3339(until_s),
-            "items": shown,
-            "total": len(items),
-        }
+        span = {"from": rfc3339(since_s), "to": rfc3339(until_s)}
+        return self._cluster.frame().listed("UsageList", shown, total=len(items), **span)
 
     async def series(self, asked: Asked) -> Any:
         what = asked.query.get("what", "used")
@@ -292,22 +306,35 @@ class Handlers:
             }
             for code, meaning in CODES.items()
         ]
-        return _listed("ReasonList", items, len(items))
+        return self._cluster.frame().listed("ReasonList", items, total=len(items))
 
     async def conf(self, asked: Asked) -> Any:
         """The configuration by which all of this is answered, field by field."""
         seen = await self._cluster.ask(lambda seen: seen.situation.rules.policy.written)
         items = [] if seen is None else [{"field": f, "is": v} for f, v in told(seen).items()]
-        return _listed("ConfList", items, len(items))
+        return self._cluster.frame().listed("ConfList", items, total=len(items))
 
     async def plan(self, asked: Asked) -> Any:
         question = asked.document(PlanQuestion)
+        try:
+            return await self._planned(question, asked.reader)
+        except _NotRead as missing:
+            found = {ref: await self._read(ref) for ref in missing.refs[:_NAMED_MAX]}
+        read = {ref: one for ref, one in found.items() if one is not None}
+        return await self._planned(question, asked.reader, read)
+
+    async def _planned(
+        self, question: PlanQuestion, reader: str, read: Mapping[ObjectRef, Object] | None = None
+    ) -> Any:
+        """Raises `_NotRead` where nothing was read and something has to be."""
         source, key = self._cluster.source, self._cluster.token_key
 
         def answer(seen: Seen) -> Any:
             # Here, and not before: what takes long takes its turn and holds up no stream.
-            manifests, world = _manifests(question.manifest), source.surroundings()
-            situation = seen.situation
+            manifests, situation = _manifests(question.manifest), seen.situation
+            if read is None and (refs := named_by(manifests, question.namespace)):
+                raise _NotRead(refs)
+            world = replace(source.surroundings(), read=read or {})
             submission = submission_of(manifests, question.namespace, world, situation.now_s)
             budget_s = self._why_budget_s / 2 if question.search else 0.0
             foretold = self._estimator.foretold
@@ -325,7 +352,7 @@ class Handlers:
             token_text = token_of(found, submission, situation, seen.rules_digest, key)
             return plan_answer(found, situation, token_text)
 
-        return await self._cluster.ask(answer, asked.reader)
+        return await self._cluster.ask(answer, reader)
 
     async def whatif(self, asked: Asked) -> Any:
         question = asked.document(WhatIf)
@@ -352,10 +379,6 @@ class Handlers:
             )
 
         return await self._cluster.ask(answer, asked.reader)
-
-
-def _listed(kind: str, items: Any, total: int) -> dict[str, Any]:
-    return {"kind": kind, "version": 1, "items": items, "total": total}
 
 
 def _gpu_quotas(state: Variants) -> Mapping[str, float | None]:

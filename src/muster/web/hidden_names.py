@@ -52,7 +52,10 @@ def _by_namespace(moment: Moment) -> dict[str, set[str]]:
     found: dict[str, set[str]] | None = moment.made.get("names by namespace")
     if found is None:
         found = moment.made["names by namespace"] = {}
-        for key in moment.snapshot.jobs.keys:
+        jobs = moment.snapshot.jobs
+        for key, record in zip(jobs.keys, jobs.records, strict=True):
             namespace, _, name = key.partition("/")
-            found.setdefault(namespace, set()).update({name, owner_name(name)})
+            owners = () if record is None else record.known_as
+            told = (name, owner_name(name), *(one.partition("/")[2] for one in owners))
+            found.setdefault(namespace, set()).update(told)
     return found

@@ -17,6 +17,7 @@ from muster.foresight.plan import digest_of
 from muster.foresight.situation import Rules, Situation
 from muster.foresight.variants import Variants
 from muster.foresight.why import Questions
+from muster.web.frame import Frame
 from muster.web.submission import Surroundings
 from muster.web.turns import Turns
 
@@ -39,6 +40,8 @@ class Seen:
     state: Variants
     """As it is, before anything is decided: for plans."""
     rules_digest: str
+    revision: int
+    """The look at the cluster that it is of."""
 
     @property
     def situation(self) -> Situation:
@@ -50,6 +53,11 @@ class Source(Protocol):
 
     def situation(self) -> Situation:
         """The newest; raises `NotReady`."""
+        ...
+
+    @property
+    def revision(self) -> int:
+        """The number of the look that showed it."""
         ...
 
     def surroundings(self) -> Surroundings: ...
@@ -65,7 +73,9 @@ class LiveCluster:
         offload: Offload,
         journal_folder: Path | None = None,
         token_key: bytes = b"",
+        name: str = "",
     ) -> None:
+        self.name = name
         self.source = source
         self.clock = clock
         self.journal_folder = journal_folder
@@ -87,18 +97,26 @@ class LiveCluster:
         at_s, before = self.clock.monotonic_s(), self._seen
         if before is not None and at_s - self._seen_at_s < _FRESH_S:
             return before
+        revision = self.source.revision
         situation = replace(
             self.source.situation(), elapsed_s=self.clock.monotonic_s, search_s=_SEARCH_S
         )
         self._seen_at_s = at_s
         if before is not None and _is_same(before.situation, situation):
             return before
-        self._seen = made = await self.offload(lambda: self._made(situation))
+        self._seen = made = await self.offload(lambda: self._made(situation, revision))
         return made
 
-    def _made(self, situation: Situation) -> Seen:
+    def frame(self, seen: Seen | None = None) -> Frame:
+        """Of a list of what was seen; without it: of what no look at the cluster told."""
+        if seen is None:
+            return Frame(self.name, self.clock.now_s(), self.source.revision)
+        return Frame(self.name, seen.situation.now_s, seen.revision)
+
+    def _made(self, situation: Situation, revision: int) -> Seen:
         questions = Questions(situation, self.clock.monotonic_s)
-        return Seen(questions, Variants(situation.records), rules_digest(situation.rules))
+        state, digest = Variants(situation.records), rules_digest(situation.rules)
+        return Seen(questions, state, digest, revision)
 
 
 def rules_digest(rules: Rules) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from muster.api import kinds
+from muster.api.bindrequest import BindRequest
 from muster.api.codec import to_wire
 from muster.api.core import Node, PriorityClass
 from muster.api.meta import Key
@@ -23,7 +24,9 @@ from muster.services.podgrouper.groupers.workload import GroupingSettings
 from muster.services.scheduler.node_reader import without_images
 from muster.services.scheduler.observer import Observation
 from muster.web.admitted import Rules as AdmissionRules
+from muster.web.health import ailments
 from muster.web.live import NotReady
+from muster.web.shapes import Ailment
 from muster.web.submission import Surroundings
 
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
@@ -40,6 +43,7 @@ class ObservedCluster:
     topologies: Informer[Topology]
     queues: Informer[Queue]
     nodes: Informer[Node]
+    requests: Informer[BindRequest]
     newest: Observation | None = field(default=None, init=False)
 
     @classmethod
@@ -52,6 +56,7 @@ class ObservedCluster:
             supervisor.informer(kinds.TOPOLOGY),
             supervisor.informer(kinds.QUEUE),
             supervisor.informer(kinds.NODE, transform=without_images),
+            supervisor.informer(kinds.BIND_REQUEST),
         )
 
     def labels(self, kind: str, name: str) -> Mapping[str, str]:
@@ -67,6 +72,14 @@ class ObservedCluster:
         nodes = ((name, self.nodes.objects.get(Key("", name))) for name in names)
         found = {name: _closed_since_s(node) for name, node in nodes if node is not None}
         return {name: at_s for name, at_s in found.items() if at_s is not None}
+
+    def ailments(self, unheard: Mapping[str, float], now_s: float) -> tuple[Ailment, ...]:
+        """What is wrong now; `unheard`: for how long there is no news of which kinds."""
+        return ailments(unheard, self.requests.objects.values(), now_s)
+
+    @property
+    def revision(self) -> int:
+        return 0 if self.newest is None else self.newest.number
 
     def situation(self) -> Situation:
         if self.newest is None:

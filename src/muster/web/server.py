@@ -102,9 +102,12 @@ class WebPart(HttpPart):
         visible = None if veil is None else veil.visible
         asked = f"{request.raw_path} {'' if visible is None else sorted(visible)}"
         try:
-            made = board.answer(asked, lambda now: answer(now, path, query, board.cluster, visible))
+            made = board.answer(
+                asked,
+                lambda now: answer(now, path, query, board.cluster, visible, board.ailments),
+            )
         except NotThere as missing:
-            return problem(404, "NotFound", str(missing), "It may have ended.")
+            return problem(404, "NotFound", str(missing), missing.because)
         except BadQuestion as wrong:
             known = f"Known are {', '.join(wrong.known)}." if wrong.known else ""
             return problem(400, wrong.code, str(wrong), then=known)
@@ -155,7 +158,9 @@ class WebPart(HttpPart):
             await self._send(request, answer, "delta", told.data, told.revision)
             seen = told.revision
         if not missed:
-            beat = msgspec.json.encode({"at": self._clock.now_s()})
+            beat = msgspec.json.encode(
+                {"at": self._clock.now_s(), "ailments": self._board.ailments}
+            )
             await self._send(request, answer, "beat", beat, seen)
         return seen
 

@@ -75,6 +75,8 @@ class Job(msgspec.Struct, frozen=True):
 
     key: str
     kind: str
+    known_as: tuple[str, ...]
+    """KIND/NAME of what people submitted, where the key does not tell it."""
     queue: str
     user: str
     state: str
@@ -216,6 +218,14 @@ class Longest(msgspec.Struct, frozen=True):
     since: float
 
 
+class Ailment(msgspec.Struct, frozen=True):
+    """A part that does not do its work: "watch" or "binder", since when, and how it shows."""
+
+    part: str
+    since: float
+    message: str
+
+
 class Status(msgspec.Struct, frozen=True):
     cluster: str
     rev: int
@@ -228,3 +238,5 @@ class Status(msgspec.Struct, frozen=True):
     cycle: Cycle
     longest: Longest | None = None
     undone: Undone | None = None
+    ailments: tuple[Ailment, ...] = ()
+    """What is wrong apart from what is shown; the stream tells it with each beat."""

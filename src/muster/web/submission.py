@@ -27,6 +27,7 @@ from muster.services.podgrouper.groupers.workload import (
 )
 from muster.web.admitted import Door, Rules
 from muster.web.controllers import BadManifest, Making
+from muster.web.operators import BLUEPRINTS, runtime_of
 
 JOBS_MAX: Final = 500
 """Of one submission: where all of them wait, each is weighed against all others."""
@@ -64,6 +65,8 @@ class Surroundings:
     settings: GroupingSettings = field(default_factory=GroupingSettings)
     identity: Identity = field(default_factory=Identity)
     admission: Rules = field(default_factory=Rules)
+    read: Mapping[ObjectRef, Object] = field(default_factory=dict)
+    """What manifests are made of, as far as it was there: see `named_by`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +105,9 @@ def submission_of(
     manifests: Sequence[Any], namespace: str, world: Surroundings, now_s: float
 ) -> Submission:
     """Raises `BadManifest`."""
-    making, door = Making(), Door(world.admission)
-    pods: list[tuple[Object, Sequence[Object]]] = []
     tops = [_checked(one, at, namespace) for at, one in enumerate(_documents(manifests))]
+    making, door = Making(_Found(tops, world.read)), Door(world.admission)
+    pods: list[tuple[Object, Sequence[Object]]] = []
     coming = {top["metadata"]["name"] for top in tops if top["kind"] == "Namespace"}
     for top in tops:
         door.takes(top)
@@ -115,15 +118,56 @@ def submission_of(
     made = _Made(world, _Reads(world, [pod for pod, _ in pods], making.made), door, now_s)
     for number, (pod, owners) in enumerate(pods):
         made.add(number, pod, owners)
-    if not pods:
+    if not pods and not making.problems:
         made.problems.append(_NO_PODS)
     return Submission(
         tuple(made.jobs.values()),
         tuple(made.tasks),
         digest_of(manifests),
-        tuple(dict.fromkeys((*door.problems, *made.problems))),
+        tuple(dict.fromkeys((*making.problems, *door.problems, *made.problems))),
         tuple(dict.fromkeys((*making.warnings, *door.warnings))),
     )
+
+
+def named_by(manifests: Sequence[Any], namespace: str) -> tuple[ObjectRef, ...]:
+    """Objects of the cluster that manifests are made of, beside each other."""
+    tops = [_checked(one, at, namespace) for at, one in enumerate(_documents(manifests))]
+    own = _Found(tops, {})
+    refs = (runtime_of(top) for top in tops if top["kind"] == "TrainJob" and _has_spec(top))
+    return tuple(dict.fromkeys(ref for ref in refs if ref not in own.there and not ref.problem()))
+
+
+def _has_spec(top: Object) -> bool:
+    spec = top.get("spec")
+    return isinstance(spec, dict) and isinstance(spec.get("runtimeRef") or {}, dict)
+
+
+class _Found:
+    """Objects that others are made of: of the submission, or of the cluster."""
+
+    def __init__(self, tops: Sequence[Object], read: Mapping[ObjectRef, Object]) -> None:
+        self.there = {**read, **{_ref(top): top for top in tops if _kind_of(top) in BLUEPRINTS}}
+
+    def __call__(self, ref: ObjectRef) -> Object:
+        found = self.there.get(ref)
+        if found is None:
+            where = f"{ref.kind} {ref.name}"
+            raise BadManifest(
+                f"{where}, of which a TrainJob is made, is not there or may not be read: "
+                f"correct the name, or write both into one file (kubectl get {ref.kind.lower()} "
+                f"{ref.name} -o yaml)"
+            )
+        return found
+
+
+def _kind_of(top: Object) -> tuple[str, str]:
+    return str(top["apiVersion"]).rpartition("/")[0], str(top["kind"])
+
+
+def _ref(top: Object) -> ObjectRef:
+    kind, metadata = str(top["kind"]), top["metadata"]
+    namespace = "" if kind.startswith("Cluster") else str(metadata["namespace"])
+    return ObjectRef(str(top["apiVersion"]), kind, namespace, str(metadata["name"]))
 
 
 @dataclass(slots=True)

@@ -94,7 +94,8 @@ def _without_words(item: dict[Any, Any]) -> dict[Any, Any]:
     may be in words of its owner (a hold), or name what only its namespace has (a volume)."""
     if not _is_hidden(item):
         return item
-    return {name: _meant(value) for name, value in _meant(item).items()}
+    nameless = item | {"known_as": []} if "known_as" in item else item
+    return {name: _meant(value) for name, value in _meant(nameless).items()}
 
 
 def _meant(said: Any) -> Any:

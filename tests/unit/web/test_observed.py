@@ -23,7 +23,7 @@ class _Copies:
 
 def _observed(**copies: Any) -> ObservedCluster:
     nothing: Any = _Copies()
-    kinds = ("classes", "groups", "topologies", "queues", "nodes")
+    kinds = ("classes", "groups", "topologies", "queues", "nodes", "requests")
     return ObservedCluster(DEFAULT, **{kind: copies.get(kind, nothing) for kind in kinds})
 
 

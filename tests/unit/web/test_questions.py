@@ -4,10 +4,11 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import ClientSession
 from tests.support.busy_cluster import BusyCluster
@@ -22,6 +23,7 @@ from muster.foresight.estimates import EstimateLog
 from muster.foresight.journal.reader import Query, history
 from muster.foresight.situation import Rules, Situation, rules_of
 from muster.model.records import ClusterRecords
+from muster.model.status import TaskStatus
 from muster.runtime.connections import ServingLimits
 from muster.runtime.page_access import TokenGate
 from muster.testing import make
@@ -62,6 +64,7 @@ class Fixed:
     records: ClusterRecords = _WORLD
     rules: Rules = field(default_factory=rules_of)
     is_ready: bool = True
+    revision: int = 1
 
     def situation(self) -> Situation:
         if not self.is_ready:
@@ -129,6 +132,21 @@ async def test_why_answers_by_the_name_of_the_workload_too() -> None:
         start = await got(client, "/api/v1/when/default/train")
     assert why["job"] == f"default/pg-train-{_UID}"
     assert "at" in start
+
+
+async def test_a_job_that_scheduling_gates_hold_back_waits_and_has_not_ended() -> None:
+    made = make.gang("gated", 1, gpu=1, queue="a")
+    held = replace(made, tasks=(msgspec.structs.replace(made.tasks[0], status=TaskStatus.GATED),))
+    async with asking(Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, held))) as client:
+        why = await got(client, "/api/v1/why/default/gated")
+    assert (why["state"], why["code"], why["changes"]) == ("waiting", "Gated", [])
+
+
+async def test_why_answers_by_the_name_of_what_was_submitted_too() -> None:
+    made = make.gang("spark-1f2e", 6, gpu=1, queue="a", known_as=("SparkApplication/pi",))
+    async with asking(Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, made))) as client:
+        why = await got(client, "/api/v1/why/default/pi")
+    assert why["job"] == "default/spark-1f2e"
 
 
 _KNOWN = (

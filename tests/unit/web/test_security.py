@@ -298,11 +298,23 @@ def test_a_name_without_a_namespace_is_hidden_in_a_sentence(text: str, is_hidden
 def test_names_of_queues_nodes_and_own_jobs_are_no_hidden_names() -> None:
     groups = (f"pg-{one}-01234567-89ab-cdef-0123-456789abcdef" for one in ("tune", "n", "q", "own"))
     secret = [_of_another(make.gang(group, 1, gpu=1, queue="q-1")) for group in groups]
+    secret.append(
+        _of_another(make.gang("s", 1, gpu=1, queue="q-1", known_as=("Workflow/secret-x",)))
+    )
     own = make.gang("own-1", 1, gpu=1, queue="q-1")
     world = make.cluster(make.node("n-1", gpu=8), make.queue("q-1"), *secret, own)
     names = hidden_names(moment_of(world), frozenset({"default"}))
     assert names.has("tune-0")  # a pod of the owner of a group
+    assert names.has("secret-x")
     assert not any(map(names.has, ("n-1", "q-1", "own-1")))
+
+
+def test_what_was_submitted_is_as_hidden_as_the_job_that_came_of_it() -> None:
+    veil = Veil(frozenset({"default"}), b"key")
+    items = [{"key": f"{one}/x", "known_as": ["Workflow/secret"]} for one in ("default", "other")]
+    body = msgspec.json.encode({"items": items})
+    shown = msgspec.json.decode(veil.over(body, {}))["items"]
+    assert [one["known_as"] for one in shown] == [["Workflow/secret"], []]
 
 
 async def test_what_the_owner_of_a_hidden_job_wrote_is_not_shown() -> None:

@@ -19,6 +19,7 @@ from muster.web.board import Board, difference
 from muster.web.guard import HEADERS
 from muster.web.moment import Moment
 from muster.web.server import WebPart
+from muster.web.shapes import Ailment
 
 _WORLD = (make.node("n1", gpu=8), make.queue("a", quota_gpu=8))
 
@@ -180,6 +181,26 @@ async def test_readers_hear_what_changed(board: Board) -> None:
         assert told["status"]["gpus"]["used"] == 1
         cells = {cell: job for cell, job, _ in told["map"]["cells"]}
         assert cells == {0: "default/other", 1: "", 2: "", 3: ""}
+
+
+async def test_what_is_not_there_is_named_as_one_would_say_it(board: Board) -> None:
+    async with _listening(board) as session:
+        for path, said in (("queues/x", "queue x"), ("nodes/x", "node x"), ("jobs/a/x", "job a/x")):
+            async with session.get(f"/api/v1/{path}") as answer:
+                assert answer.status == 404
+                assert (await answer.json())["error"]["message"] == f"There is no {said}."
+
+
+async def test_readers_hear_at_once_what_does_not_do_its_work(board: Board) -> None:
+    """No moment comes where nothing is heard of the cluster: what is shown would pass for new."""
+    gone = Ailment("watch", 5.0, "There is no news of pods.")
+    async with _listening(board) as session, session.get("/api/v1/stream") as stream:
+        assert (await _event(stream.content))[1]["ailments"] == []
+        board.ail((gone,))
+        kind, told = await _event(stream.content)
+        assert (kind, told["ailments"]) == ("beat", [msgspec.to_builtins(gone)])
+        async with session.get("/api/v1/status") as answer:
+            assert (await answer.json())["ailments"] == told["ailments"]
 
 
 async def test_a_reader_that_was_away_hears_what_it_missed(board: Board) -> None:

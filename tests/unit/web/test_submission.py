@@ -312,7 +312,6 @@ def test_what_an_operator_would_make_is_bounded_before_it_is_made() -> None:
         made({**job_set, "spec": {"replicatedJobs": [long]}})
 
 
-def test_a_kind_whose_pods_are_described_elsewhere_is_said() -> None:
-    spark = {"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication"}
-    found = made({**spark, "metadata": _META, "spec": {"executor": {"instances": 2}}})
-    assert "what they are like is not written in it" in found.problems[0]
+def test_a_kind_that_nobody_knows_and_that_has_no_templates_is_said() -> None:
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": _META, "spec": {}}
+    assert "what they are like is not written in it" in made(widget).problems[0]

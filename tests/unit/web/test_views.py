@@ -81,6 +81,16 @@ def test_a_job_has_its_page_by_the_name_of_its_owner() -> None:
     assert job_page(moment, "default/other") is None
 
 
+def test_a_job_is_searched_by_the_name_of_what_was_submitted_too() -> None:
+    made = make.gang("spark-1f2e", 1, gpu=1, queue="q", known_as=("SparkApplication/pi",))
+    moment = moment_of(make.cluster(make.queue("q"), made, make.gang("other", 1, gpu=1, queue="q")))
+    (found,) = jobs(moment, Filter(search="pi"))
+    assert (found.key, found.known_as) == ("default/spark-1f2e", ("SparkApplication/pi",))
+    page = job_page(moment, "default/pi")
+    assert page is not None
+    assert page.job.key == "default/spark-1f2e"
+
+
 def test_jobs_queues_and_nodes_are_chosen_by_their_labels() -> None:
     labels = {"default/train": {"app": "x"}, "llm": {"tier": "gold"}}
     moment = moment_of(_busy(), labels=lambda kind, name: labels.get(name, {}))
@@ -154,6 +164,16 @@ def test_what_can_never_start_is_not_owed() -> None:
     alone = moment_of(make.cluster(make.node("n1", gpu=8), *queues_of_it, never))
     assert _by_name(alone)["a"].stands.kind == "even"
     assert status(alone).owed == ()
+
+
+def test_what_its_owner_holds_back_is_owed_by_nobody() -> None:
+    held = make.gang("held", 4, gpu=1, queue="a", on_hold="until monday")
+    other = make.gang("runs", 8, gpu=1, queue="b", nodes=("n1",) * 8)
+    both = (make.queue("a", quota_gpu=8), make.queue("b"))
+    found = moment_of(make.cluster(make.node("n1", gpu=8), *both, held, other))
+    assert found.code(found.snapshot.jobs.row["default/held"]) == Code.HELD
+    assert _by_name(found)["a"].stands.kind == "even"
+    assert status(found).owed == ()
 
 
 def test_a_job_that_waits_says_why_and_one_that_runs_does_not(busy: Moment) -> None:

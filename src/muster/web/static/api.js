@@ -60,7 +60,7 @@ function read(text) {
 
 /** News of the cluster. Closed while nobody looks: a browser has six connections for all tabs. */
 export class Stream {
-  /** @param {{delta: (told: any) => void, reset: () => void, beat: (at: number) => void, silent: () => void, state: (live: boolean) => void}} hears */
+  /** @param {{delta: (told: any) => void, reset: () => void, beat: (told: any) => void, silent: () => void, state: (live: boolean) => void}} hears */
   constructor(hears) {
     this.hears = hears;
     /** @type {EventSource|null} */
@@ -103,7 +103,7 @@ export class Stream {
     source.addEventListener("beat", (event) => {
       heard();
       const told = read(event.data);
-      if (told) this.hears.beat(told.at);
+      if (told) this.hears.beat(told);
     });
     source.addEventListener("reset", () => {
       heard();

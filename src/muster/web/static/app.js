@@ -32,6 +32,8 @@ const UNDER = { job: "jobs", node: "cluster", queue: "queues" };
 const STALE_S = 15;
 const RELOAD_MS = 2000;
 const TOLD_EACH_MS = 10000;
+/** What is over by itself: the page asks again. */
+const PASSING = ["NotReady", "Unreachable", "TooBusy"];
 /** Jobs that could run, and that nobody has started for so long: the scheduler may not be there. */
 const UNDONE_S = 60;
 
@@ -48,6 +50,8 @@ const state = {
   ahead: 0,
   /** What a screen reader is told, and when. */
   told: { text: "", at: 0 },
+  /** What does not do its work, whatever is shown. @type {any[]} */
+  ailments: [],
   /** @type {any} */ hidden: null,
   lostAt: 0,
   keys: true,
@@ -81,6 +85,7 @@ async function go() {
   draw();
   await load();
   const main = document.getElementById("main");
+  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   if (seeks) search();
   seeks = false;
   // Whoever is typing by now goes on.
@@ -102,13 +107,14 @@ async function load() {
     const isRefused = ["NotFound", "Unauthorized"].includes(problem.told.code);
     if (state.data === undefined || isRefused) state.problem = problem.told;
     if (problem.told.code === "Unreachable") state.polls = false;
-    if (problem.told.code === "NotReady" || problem.told.code === "Unreachable") later();
+    if (PASSING.includes(problem.told.code)) later();
   }
   draw();
 }
 
 const askStatus = () => ask("status").then((found) => {
   state.status = found;
+  state.ailments = found.ailments ?? [];
   tell();
   draw();
 }, () => {});
@@ -161,7 +167,7 @@ const frame = () => html`
     <button class="plain" @click=${() => toggleHelp()} title="keys" aria-label="Keys">?</button>
   </header>
   <p class="hushed" role="status">${state.told.text}</p>
-  ${banner()}${idle()}
+  ${banner()}${idle()}${state.ailments.map((one) => html`<p class="banner" role="alert">${one.message} So for ${age(Date.now() / 1000 + state.ahead - one.since)}.</p>`)}
   ${state.hidden?.jobs ? html`<aside class="notice" aria-label="What is hidden">Names of ${counted(state.hidden.jobs, "job")} in ${counted(state.hidden.namespaces, "namespace")} are hidden from you; counts and queues stay.</aside>` : nothing}
   <main id="main" tabindex="-1" class=${isStale() ? "stale" : ""}>
     <h1>${state.page.title(state.where)}</h1>
@@ -296,8 +302,11 @@ function start() {
   new Stream({
     delta: heard,
     reset: load,
-    beat: (at) => {
+    beat: ({ at, ailments }) => {
       state.ahead = at - Date.now() / 1000;
+      const isNews = JSON.stringify(ailments) !== JSON.stringify(state.ailments);
+      state.ailments = ailments ?? [];
+      if (isNews) later();
       draw();
     },
     silent: () => {

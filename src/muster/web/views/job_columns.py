@@ -129,6 +129,10 @@ class JobColumns:
         return self._of_records("queue")
 
     @cached_property
+    def known_as(self) -> Texts:
+        return self._of_records("known_as")
+
+    @cached_property
     def user(self) -> Texts:
         return self._of_records("user")
 

@@ -11,6 +11,7 @@ from muster.api.selectors import label_selector
 from muster.model.public_reasons import PublicReason, public_reason
 from muster.model.reasons import Reason as ReasonOf
 from muster.model.reasons import Refusal
+from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.numerics.arrays import Bools, Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
@@ -67,8 +68,7 @@ def page(
 def job_page(moment: Moment, key: str) -> JobPage | None:
     """One job with its pods and all that was found; None: there is no such. A group of ours is
     found by the name of its owner too, as it is called."""
-    rows = moment.snapshot.jobs.row
-    row = rows.get(group_meant(key, rows))
+    row = moment.snapshot.jobs.row.get(job_meant(moment.snapshot, key))
     if row is None:
         return None
     why = moment.why.get(row)
@@ -78,6 +78,25 @@ def job_page(moment: Moment, key: str) -> JobPage | None:
         () if why is None else tuple(map(_reason, why.reasons)),
         () if why is None else tuple(map(_reason, why.no_eviction_because)),
     )
+
+
+def job_meant(snapshot: ClusterSnapshot, key: str) -> str:
+    """The key of the group that is meant by its own name or by that of what people submitted."""
+    rows, records = snapshot.jobs.row, snapshot.jobs.records
+    meant = group_meant(key, rows)
+    if meant in rows:
+        return meant
+    namespace, _, name = key.partition("/")
+    found = [
+        known
+        for known, row in rows.items()
+        if known.startswith(f"{namespace}/") and name in _owners(records[row].known_as)
+    ]
+    return found[0] if len(found) == 1 else key
+
+
+def _owners(known_as: Sequence[str]) -> list[str]:
+    return [one.partition("/")[2] for one in known_as]
 
 
 def shapes(moment: Moment, wanted: Filter | None = None) -> list[Shape]:
@@ -118,6 +137,7 @@ def _job(moment: Moment, counts: JobColumns, row: int) -> Job:
     return Job(
         key=columns.keys[row],
         kind=record.owner_kind,
+        known_as=record.known_as,
         queue=record.queue,
         user=record.user,
         state=counts.state[row],
@@ -184,10 +204,16 @@ def _matching(columns: JobColumns, wanted: Filter) -> Bools:
 
 
 def _named(columns: JobColumns, rows: Rows, text: str) -> Bools:
-    """Those of these rows that have the text in their name or queue's."""
+    """Those of these rows that have the text in their name, that of their owner, or queue's."""
     found = np.zeros(len(columns.state), dtype=bool)
-    key, queue = columns.key, columns.queue
-    found[[row for row in rows.tolist() if text in key[row] or text in queue[row]]] = True
+    key, queue, known_as = columns.key, columns.queue, columns.known_as
+    found[
+        [
+            row
+            for row in rows.tolist()
+            if text in key[row] or text in queue[row] or any(text in one for one in known_as[row])
+        ]
+    ] = True
     return found
 
 

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from muster.model.reason_codes import Category
+from muster.model.reason_codes import Category, Code
 from muster.model.status import TaskStatus
 from muster.numerics.arrays import Floats
 from muster.numerics.axis import QUEUE_RESOURCES
@@ -15,6 +15,8 @@ from muster.web.views.job_columns import job_columns
 _UNIT = {"cpu": 1000.0, "gpu": 1000.0}
 _EVEN = 1e-6
 _HOPELESS = (Category.BROKEN, Category.NEVER)
+_NOBODY_OWES = frozenset(map(str, (Code.HELD, Code.GATED, Code.NON_PREEMPTIBLE_OVER_QUOTA)))
+"""Why jobs wait who would not start whatever other queues gave back."""
 
 
 def queues(moment: Moment) -> list[Queue]:
@@ -50,7 +52,7 @@ class _Jobs:
         self.waiting = [0] * size
         self.reasons = [Counter[str]() for _ in range(size)]
         self.hopeless_gpus = [0.0] * size
-        """Asked for by jobs that cannot start as they are, whatever becomes free."""
+        """Asked for by jobs that do not start as they are, whatever becomes free."""
 
 
 def _jobs(moment: Moment) -> _Jobs:
@@ -59,7 +61,8 @@ def _jobs(moment: Moment) -> _Jobs:
     state = job_columns(moment).state
     asked = moment.per_job(moment.in_status(TaskStatus.PENDING), moment.task_gpus)
     for job in np.flatnonzero(jobs.live & (jobs.queue >= 0)).tolist():
-        code, is_hopeless = moment.code(job), moment.category(job) in _HOPELESS
+        code = moment.code(job)
+        is_hopeless = moment.category(job) in _HOPELESS or code in _NOBODY_OWES
         for queue in queues.chain[jobs.queue[job]].tolist():
             if queue < 0:
                 break

@@ -7,6 +7,7 @@ import numpy as np
 from muster.model.status import TaskStatus
 from muster.web.moment import Moment
 from muster.web.shapes import (
+    Ailment,
     Cycle,
     Fits,
     Gpus,
@@ -28,7 +29,7 @@ _BORROWERS_MAX = 8
 _PENDING = (TaskStatus.PENDING, TaskStatus.GATED)
 
 
-def status(moment: Moment, cluster: str = "") -> Status:
+def status(moment: Moment, cluster: str = "", ailments: tuple[Ailment, ...] = ()) -> Status:
     return Status(
         cluster=cluster,
         rev=moment.revision,
@@ -41,6 +42,7 @@ def status(moment: Moment, cluster: str = "") -> Status:
         cycle=Cycle(moment.cycle, moment.at_s, moment.took_s * 1000),
         longest=_longest(moment),
         undone=_undone(moment),
+        ailments=ailments,
     )
 
 

@@ -35,9 +35,10 @@ function path(values, x, y) {
   return text;
 }
 
+/** What a quarter of is easily read, too. @param {number} most */
 function nice(most) {
   const step = 10 ** Math.floor(Math.log10(most));
-  return [1, 2, 2.5, 5, 10].map((part) => part * step).find((top) => top >= most) ?? most;
+  return [1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10].map((part) => part * step).find((top) => top >= most) ?? most;
 }
 
 const round = (value) => Math.round(value * 10) / 10;

@@ -4,6 +4,9 @@ import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { amount, counted, moment, named, since } from "../format.js";
 import { bar, keys, length, standing } from "./bars.js";
 
+/** Within so long a scheduler that is there starts what it can. */
+const UNDONE_S = 60;
+
 /** Comes later than the rest. Without a journal nothing is said of evictions: that is not the same
  *  as none. @type {any} */
 let past = null;
@@ -19,7 +22,7 @@ export default {
   },
 
   heard(data, told) {
-    data.status = told.status;
+    data.status = { ...told.status, ailments: data.status.ailments };
     return false; // queues are asked for again
   },
 
@@ -52,6 +55,10 @@ export default {
             )}</ul></section>`
         : nothing}
       <section class="card"><h2>Waiting, by reason</h2>${waiting(jobs)}</section>
+      <section class="card"><h2>Health</h2><ul class="plain">
+        ${part("Scheduler", idle(status.undone), "starts all that can start")}
+        ${part("Binder", ill(status, "binder"), "binds what has a node")}
+        ${part("Watches", ill(status, "watch"), "hear every change")}</ul></section>
       ${status.nodes.length
         ? html`<section class="card"><h2>Nodes closed to work</h2><ul class="plain">
             ${status.nodes.map((node) => html`<li><a href="#/node/${node.name}">${node.name}</a> ${node.state}${node.since ? ` for ${since(node.since)}` : nothing}</li>`)}
@@ -61,6 +68,19 @@ export default {
     `;
   },
 };
+
+/** @param {string} name @param {string} trouble @param {string} well */
+const part = (name, trouble, well) =>
+  html`<li><span class="state ${trouble ? "ill" : "running"}">${name}</span> ${trouble || well}</li>`;
+
+const idle = (undone) =>
+  undone && Date.now() / 1000 - undone.since > UNDONE_S ? `has not started ${counted(undone.jobs, "job")} that could start for ${since(undone.since)}.` : "";
+
+/** @param {any} status @param {string} name */
+function ill(status, name) {
+  const found = (status.ailments ?? []).find((one) => one.part === name);
+  return found ? `${found.message} So for ${since(found.since)}.` : "";
+}
 
 function waiting(jobs) {
   const codes = Object.entries(jobs.by_code).sort((a, b) => b[1] - a[1]);
