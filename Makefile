@@ -5,6 +5,10 @@ SHELL := bash
 PY := .venv/bin/python
 # Numba keeps compiled kernels here, so that a second run compiles nothing.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.muster/numba
+# And Python what it compiled, also where its user wants no such files beside sources, as in many a
+# container: otherwise every program of a test compiles all modules again.
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.muster/pycache
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install up test explore simulate fuzz check format kube image conformance kernels bench rows docs lock clean
 

@@ -40,7 +40,10 @@ _OPTIONAL: Final = {
 """Of the operator's pod, where a value is given."""
 _BEFORE: Final = "      terminationGracePeriodSeconds:"
 _HEAD: Final = "{{- /* Made by tools/chart.py; do not edit. */ -}}\n"
-_NAMESPACE: Final = """{{{{- if {switch} }}}}
+_NAMESPACE: Final = """{{{{- /* Helm refuses to install over what is not its own. */ -}}}}
+{{{{- $there := lookup "v1" "Namespace" "" {value} }}}}
+{{{{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $there }}}}
+{{{{- if and {switch} (or (not $there) (eq $owner .Release.Name)) }}}}
 ---
 apiVersion: v1
 kind: Namespace
@@ -94,7 +97,10 @@ def _namespaces() -> str:
         (f"{values}.createNamespace", _TEXTS[_RESERVATION], f"{values}.namespaceLabels"),
         (".Values.nodescaleadjuster.createNamespace", _TEXTS[_SCALING], "dict"),
     )
-    parts = [_NAMESPACE.format(switch=row[0], name=row[1], labels=row[2]) for row in rows]
+    parts = [
+        _NAMESPACE.format(switch=row[0], name=row[1], value=row[1].strip("{} "), labels=row[2])
+        for row in rows
+    ]
     return _HEAD + "".join(parts)
 
 

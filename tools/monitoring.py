@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from muster.api.names import DEFAULT
 from muster.base.clock import VirtualClock
+from muster.base.log import Log
 from muster.runtime.loop_lag import LoopLag
 from muster.runtime.meters import (
     ClientMeters,
@@ -23,8 +24,11 @@ from muster.runtime.meters import (
     meter_leader,
     meter_log,
 )
+from muster.services.queues.capacity_watch import capacity_gauges
 from muster.services.queues.meters import QueueMeters
 from muster.services.scheduler.meters import SchedulerMeters
+from muster.services.scheduler.usage_meters import UsageMeters, idle_meter
+from muster.usage.fetcher import UsageFetcher
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "reference" / "metrics.md"
@@ -386,12 +390,16 @@ def _frame() -> Iterator[MetricRow]:
 def _scheduler() -> Iterator[MetricRow]:
     registry = CollectorRegistry()
     SchedulerMeters(registry, DEFAULT.metrics_prefix)
+    fetcher = UsageFetcher(lambda _: None, VirtualClock(), Log("metrics"))
+    UsageMeters(registry, fetcher, DEFAULT.metrics_prefix)
+    idle_meter(registry, DEFAULT.metrics_prefix)
     yield from _rows(registry, "scheduler")
 
 
 def _queues() -> Iterator[MetricRow]:
     registry = CollectorRegistry()
     QueueMeters(registry)
+    capacity_gauges(registry, DEFAULT.metrics_prefix)
     yield from _rows(registry, "queue-controller")
 
 

@@ -80,6 +80,15 @@ def _reason(code: Code) -> str:
     return "\n\n".join(lines) + "\n"
 
 
+def _argument(parameter: Any) -> str:
+    """As a line of use names it; nothing of a flag."""
+    if parameter.param_type_name != "argument":
+        return ""
+    many = "..." if parameter.nargs != 1 else ""
+    word = f"{parameter.name.upper()}{many}"
+    return word if parameter.required else f"[{word}]"
+
+
 def _man(name: str) -> str:
     entry = COMMANDS[name]
     command = entry.load(name)
@@ -89,7 +98,7 @@ def _man(name: str) -> str:
         f"muster\\-{name.replace('-', chr(92) + '-')} \\- {_roff(entry.help)}",
         ".SH SYNOPSIS",
         f".B muster {name}",
-        "[OPTIONS]",
+        _roff(" ".join(filter(None, ["[OPTIONS]", *map(_argument, command.params)]))),
     ]
     if entry.examples:
         lines += [".SH EXAMPLES", ".nf", *map(_roff, entry.examples), ".fi"]

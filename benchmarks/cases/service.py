@@ -2,11 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.registry import Measured, case
 from muster.api import kinds
-from muster.api.codec import from_builtins
+from muster.api.codec import Changed, from_builtins
 from muster.api.core import Node, Pod
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
@@ -55,14 +56,28 @@ async def _open_cycle(nodes: int, pods: int) -> Measured:
     started_cpu = time.process_time()
     opened = sorted(_timed(cycle) for _ in range(_OPENINGS))
     cpu_s = (time.process_time() - started_cpu) / _OPENINGS
+    changed = sorted(_changed_cpu_s(informers, at, pods + at, cycle) for at in range(_OPENINGS))
     return {
         "seconds": round(opened[_OPENINGS // 2], 6),
         "cpu_seconds": round(cpu_s, 6),
+        "changed_cpu_seconds": round(changed[_OPENINGS // 2], 6),
         "nodes": nodes,
         "pods": pods,
         "first_cycle_s": round(first_s, 3),
         "taken_in_s": round(taken_s, 3),
     }
+
+
+def _changed_cpu_s(
+    informers: Mapping[str, Informer[Any]], goes: int, comes: int, cycle: Callable[[], None]
+) -> float:
+    """Of a cycle before which one pod went, and another came that has no node yet."""
+    informers["pods"]._apply(Changed("DELETED", _pod(goes, 0)))
+    informers["pod_groups"]._apply(Changed("ADDED", _group(comes)))
+    informers["pods"]._apply(Changed("ADDED", PodInterner()(_pod(comes))))
+    started_s = time.process_time()
+    cycle()
+    return time.process_time() - started_s
 
 
 def _timed(work: Any) -> float:
@@ -107,7 +122,7 @@ def _world(nodes: int, pods: int) -> dict[str, list[Any]]:
     per_node = -(-pods // nodes)
     return {
         "nodes": [_node(number) for number in range(nodes)],
-        "queues": [from_builtins(Queue, {"metadata": {"name": "work"}})],
+        "queues": [_queue()],
         "pod_groups": [_group(number) for number in range(pods)],
         "pods": [transform(_pod(number, number // per_node)) for number in range(pods)],
     }
@@ -125,12 +140,22 @@ def _node(number: int) -> Node:
     )
 
 
+def _queue() -> Queue:
+    """It bounds nothing."""
+    unbounded = {"quota": -1, "limit": -1}
+    resources = {"cpu": unbounded, "memory": unbounded, "gpu": unbounded}
+    body = {"metadata": {"name": "work"}, "spec": {"resources": resources}}
+    return from_builtins(Queue, body)
+
+
 def _group(number: int) -> PodGroup:
     metadata = {"name": f"group-{number}", "namespace": "default", "uid": f"g{number}"}
     return from_builtins(PodGroup, {"metadata": metadata, "spec": {"queue": "work"}})
 
 
-def _pod(number: int, node: int) -> Pod:
+def _pod(number: int, node: int | None = None) -> Pod:
+    """Running on a node, or waiting for one."""
+    place = {} if node is None else {"nodeName": f"node-{node:05}"}
     requests = {"cpu": "1", "memory": "4Gi"}
     return from_builtins(
         Pod,
@@ -143,9 +168,9 @@ def _pod(number: int, node: int) -> Pod:
             },
             "spec": {
                 "schedulerName": "kai-scheduler",
-                "nodeName": f"node-{node:05}",
+                **place,
                 "containers": [{"name": "main", "resources": {"requests": requests}}],
             },
-            "status": {"phase": "Running"},
+            "status": {"phase": "Pending" if node is None else "Running"},
         },
     )

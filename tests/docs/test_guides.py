@@ -16,8 +16,12 @@ from muster.api.queue import Queue
 from muster.api.validation.objects import problems
 from muster.engine.config.conf import parse_conf
 from muster.engine.registry import build_policy
+from muster.model.reason_codes import Code
+from muster.model.reason_texts import node_counts, told
+from muster.model.reasons import NodeCount, Reason, Refusal
 from muster.model.records import GpuKind
 from muster.model.requests import request_of
+from muster.services.podgrouper.groupers.rule_book import rule_book
 
 _GUIDES = ROOT / "docs" / "guides"
 
@@ -57,3 +61,23 @@ def test_the_queues_of_the_guide_about_queues_have_no_problems() -> None:
     queues = [from_builtins(Queue, body) for body in yaml.safe_load_all(block)]
     assert queues
     assert [str(one) for queue in queues for one in problems(queue)] == []
+
+
+@pytest.mark.parametrize(
+    ("guide", "said"),
+    [
+        (
+            "group-your-own-kind",
+            rule_book("rules: [{kind: A, minMember: many}]").problems[0],
+        ),
+        (
+            "limit-disruption",
+            told(
+                Code.DISRUPTION_BUDGET_SPENT, Refusal(Reason.DISRUPTION_BUDGET, "research")
+            ).sentence,
+        ),
+        ("align-to-numa-zones", node_counts((NodeCount(Reason.NUMA, 2),))),
+    ],
+)
+def test_what_a_guide_says_that_muster_says_is_what_it_says(guide: str, said: str) -> None:
+    assert f"{said}`" in (_GUIDES / f"{guide}.md").read_text()

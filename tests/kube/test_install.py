@@ -20,6 +20,7 @@ from muster.client.errors import ApiError, NotFound
 from muster.lab.control_plane import ControlPlane, Setup
 from muster.lab.hosting import HostedService
 from muster.lab.kube_cluster import KubeCluster
+from muster.lab.programs import ProgramFailed
 from muster.runtime.supervisor import Supervisor
 from muster.services.operator import wiring
 from muster.services.operator.objects import POLICY, VALIDATING
@@ -168,7 +169,11 @@ def test_one_line_of_kubectl_installs_everything(plane: ControlPlane) -> None:
 
 
 @pytest.mark.helm
-def test_the_chart_installs_and_upgrades(plane: ControlPlane) -> None:
+def test_the_chart_installs_upgrades_goes_back_and_leaves_what_others_need(
+    plane: ControlPlane,
+) -> None:
+    # Whoever installed before left it, and not Helm.
+    plane.kubectl("create", "namespace", "kai-resource-reservation")
     chart = ["muster", str(ROOT / "deploy" / "chart"), "--namespace", HERE]
     values = ["--set", "global.registry=registry.example", "--set", "global.tag=1"]
     _helm(plane, "install", *chart, "--create-namespace", *values)
@@ -178,11 +183,17 @@ def test_the_chart_installs_and_upgrades(plane: ControlPlane) -> None:
     _helm(plane, "upgrade", *chart, *values, "--set", "global.gpuSharing=true")
     shared = plane.kubectl("get", "config", "kai-config", "-o", "jsonpath={.spec.admission}")
     assert json.loads(shared)["gpuSharing"] is True
+    _helm(plane, "rollback", "muster", "1", "--namespace", HERE)
+    shared = plane.kubectl("get", "config", "kai-config", "-o", "jsonpath={.spec.admission}")
+    assert json.loads(shared)["gpuSharing"] is False
     quota = ("get", "queue", "default-queue", "-o", "jsonpath={.spec.resources.gpu.quota}")
     assert plane.kubectl(*quota) == "5", "queues are the user's"
     _helm(plane, "uninstall", "muster", "--namespace", HERE)
     assert "default-queue" in plane.kubectl("get", "queues", "-o", "name")
     assert "queues.scheduling.run.ai" in plane.kubectl("get", "crds", "-o", "name")
+    left = plane.kubectl("get", "namespaces", "-o", "name")
+    assert "kai-resource-reservation" in left, "running pods may be in it"
+    assert "kai-scale-adjust" in left
 
 
 _QUOTA = '{"spec": {"resources": {"gpu": {"quota": 5}}}}'
@@ -208,3 +219,46 @@ def test_muster_install_says_does_and_undoes(plane: ControlPlane) -> None:
     left = plane.kubectl("get", "deployments,services,secrets", "-n", HERE, "-o", "name")
     assert left.strip() == ""
     assert "default-queue" in plane.kubectl("get", "queues", "-o", "name")
+
+
+@pytest.mark.helm
+def test_who_goes_on_in_another_way_than_the_product_was_installed_is_told(
+    start_control_plane: StartControlPlane,
+) -> None:
+    plane = start_control_plane(Setup())
+    release = ["--namespace", HERE]
+    chart = ["install", "muster", str(ROOT / "deploy" / "chart"), *release, "--create-namespace"]
+    _helm(plane, *chart)
+    held = _operator(plane)
+    assert "go on with helm upgrade muster" in _fails(lambda: _run(plane, "install"))
+    assert "conflict with" in _fails(lambda: _apply_files(plane))
+    assert _operator(plane) == held
+    _run(plane, "uninstall")
+    _helm(plane, "uninstall", "muster", *release)
+    _run(plane, "install", "--image-repository", "registry.example")
+    held = _operator(plane)
+    assert "invalid ownership metadata" in _fails(lambda: _helm(plane, *chart))
+    assert 'conflicts with "muster-install"' in _fails(lambda: _apply_files(plane))
+    assert _operator(plane) == held
+    _apply_files(plane, "--force-conflicts")
+    assert _operator(plane) != held
+    _run(plane, "install", "--image-repository", "registry.example")
+    assert _operator(plane) == held, "the same again"
+    _run(plane, "uninstall")
+    _helm(plane, *chart)
+
+
+def _apply_files(plane: ControlPlane, *arguments: str) -> None:
+    plane.kubectl("apply", "--server-side", *arguments, "-k", str(ROOT / "deploy"))
+
+
+def _operator(plane: ControlPlane) -> tuple[str, str]:
+    """What runs as the operator, and what it may do."""
+    spec = plane.kubectl("get", "deployment", OPERATOR, "-n", HERE, "-o", "jsonpath={.spec}")
+    return spec, plane.kubectl("get", "clusterrole", OPERATOR, "-o", "jsonpath={.rules}")
+
+
+def _fails(what: Callable[[], object]) -> str:
+    with pytest.raises((AssertionError, ProgramFailed)) as failed:
+        what()
+    return str(failed.value)

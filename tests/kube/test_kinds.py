@@ -309,11 +309,21 @@ async def test_every_kind_is_listed_at_the_path_of_the_kind_table(
         await _list_every_kind(control_plane)
 
 
+_OF_OTHERS = (
+    kinds.NODE_RESOURCE_TOPOLOGY,
+    kinds.NUMATOPOLOGY,
+    kinds.CLUSTER_TRAINING_RUNTIME,
+    kinds.TRAINING_RUNTIME,
+)
+"""Installed by whoever exports topologies, and by Kubeflow's trainer: neither by Kubernetes nor by
+us."""
+
+
 async def _list_every_kind(plane: ControlPlane) -> None:
     async with client_of(plane.kubeconfig()) as client:
         for kind in _EVERY_KIND:
-            if kind in (kinds.NODE_RESOURCE_TOPOLOGY, kinds.NUMATOPOLOGY):
-                continue  # Installed by whoever exports topologies, not by Kubernetes.
+            if kind in _OF_OTHERS:
+                continue
             listed = await client.reader.list(kind)
             assert all(isinstance(each, kind.struct) for each in listed.objects)
             assert listed.resource_version != ""

@@ -11,13 +11,15 @@ from tools.fuzz.feeding import Input, Refusal, Target, named_in, of_problem, pla
 from muster.api import kinds
 from muster.api.config import Config
 from muster.api.core import ConfigMap
+from muster.api.profiles import ProfileName
 from muster.api.shard import SchedulingShard
 from muster.base.rand import Rand
 from muster.numerics.axis import QUEUE_WIDTH
 from muster.services.operator.decide import desired, ineffective, usable_config, usable_shards
-from muster.services.operator.dialects import kept_for
+from muster.services.operator.dialects import QUEUES, kept_for
 from muster.services.operator.objects import OPTIONAL
 from muster.services.operator.settings import Installation, Release, Settings
+from muster.services.operator.shard_args import OURS, SWITCHES, VALUES
 from muster.usage.accrual import DAY_S
 from muster.usage.cluster_copy import day_in, map_body, map_of
 from muster.usage.days import BadDay, DayUsage, packed, unpacked
@@ -26,15 +28,42 @@ from muster.usage.source import NoUsage
 from muster.web.controllers import BadManifest
 from muster.web.submission import Surroundings, submission_of
 
-_SERVED: Final = frozenset(kind.full_name for kind in OPTIONAL)
+_OPTIONAL: Final = frozenset(kind.full_name for kind in OPTIONAL)
+_CLUSTERS: Final = (_OPTIONAL, _OPTIONAL | {kind.full_name for kind in QUEUES.values()})
+"""What clusters serve: without the kinds of other systems, and with them."""
+_ARGS: Final = sorted(SWITCHES | VALUES.keys() | OURS | {"nosuch", "metrics-bind-address"})
+_ARG_TEXTS: Final = (
+    *(*ProfileName, "nosuch", "volcanoo", "true", "false", "always", "none", "30s", "-1", "100"),
+    *("http://c:4318", "1Gi", "4294967296", "map", "map/key", "/", "{idleGpus: {below: 2}}", "{"),
+)
 
 
 def _draw_installation(rand: Rand) -> Input:
     kinds_of = (kinds.CONFIG, kinds.SCHEDULING_SHARD, kinds.SCHEDULING_SHARD)
-    bodies = [draws.bent(rand, draws.of_kind(one)(rand), ("metadata",)) for one in kinds_of]
+    drawn = [_sparse(rand, draws.of_kind(one)(rand)) for one in kinds_of]
+    for body in drawn[1:]:
+        if rand.random() < 0.8:
+            body["spec"]["args"] = _args(rand)
+    bodies = [draws.bent(rand, body, ("metadata",)) for body in drawn]
     names = ("Config", "SchedulingShard", "SchedulingShard")
     pairs = zip(names, bodies, strict=True)
     return tuple((name, draws.spelled(rand, body)) for name, body in pairs)
+
+
+def _sparse(rand: Rand, body: draws.Body) -> draws.Body:
+    """With few fields: of many drawn ones some is always wrong, and nothing more is looked at."""
+    spec = body.get("spec", {})
+    kept = [key for key in spec if rand.random() < 2.5 / len(spec)]
+    return {**body, "spec": {key: spec[key] for key in kept}, "status": {}}
+
+
+def _args(rand: Rand) -> draws.Body:
+    """What a shard says to its scheduler: mostly the right names, now and then the right text."""
+    most = rand.choice((0, 1, 1, 2, 4))
+    texts = (*_ARG_TEXTS, rand.choice(draws.TEXTS))
+    found = {rand.choice(_ARGS): rand.choice(texts) for _ in range(most)}
+    profiles = (*ProfileName, *ProfileName, *texts)
+    return {**found, "profile": rand.choice(profiles)} if rand.random() < 0.5 else found
 
 
 def _feed_installation(given: Input) -> list[Refusal]:
@@ -46,15 +75,16 @@ def _feed_installation(given: Input) -> list[Refusal]:
         problems = usable_config(config)
         found += map(of_problem, problems)
         if problems:
-            continue
+            config = Config()
         settings = Settings.of(config, Release("example/muster", "1.2.3"))
         found += map(of_problem, ineffective(config, shards))
-        usable, wrong = usable_shards(shards, settings, _SERVED)
-        found += [of_problem(one) for problems in wrong.values() for one in problems]
-        kept = kept_for(shards, settings, _SERVED)
-        wants = desired(Installation(settings, usable, *kept, _SERVED, "Q0E="))
-        for wanted in (wants.config, wants.webhooks, *wants.shards.values()):
-            msgspec.json.encode([one.body for one in wanted])
+        for served in _CLUSTERS:
+            usable, wrong = usable_shards(shards, settings, served)
+            found += [of_problem(one) for problems in wrong.values() for one in problems]
+            kept = kept_for(shards, settings, served)
+            wants = desired(Installation(settings, usable, *kept, served, "Q0E="))
+            for wanted in (wants.config, wants.webhooks, *wants.shards.values()):
+                msgspec.json.encode([one.body for one in wanted])
     return found
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from muster.usage.accounts import (
@@ -66,7 +67,10 @@ def test_accounts_go_out_as_csv_and_json() -> None:
         ("b", "", "10.0"),
         ("a", "", "4.0"),
     ]
-    assert [one["queue"] for one in json.loads(as_json(found))] == ["b", "a"]
+    # JSON has all of it, and numbers as numbers.
+    told = json.loads(as_json(found))
+    assert told == [msgspec.structs.asdict(one) for one in found]
+    assert [(one["queue"], one["gpu_hours"]) for one in told] == [("b", 10), ("a", 4)]
 
 
 def test_accounts_go_out_as_parquet_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:

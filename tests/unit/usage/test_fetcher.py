@@ -133,6 +133,7 @@ def test_without_a_source_nothing_is_read_and_nobody_waits() -> None:
     async def story() -> None:
         world = World()
         await world.fetcher.first()
+        assert world.clock.monotonic_s() == 0
         await world.run(1000)
         assert world.source.asked_s == []
         assert not world.fetcher.is_stale
