@@ -94,23 +94,40 @@ def input_of(seed: int, number: int, targets: Sequence[Target] = TARGETS) -> tup
 
 def fed(target: Target, given: Input, alarm_s: float = 0.0) -> tuple[str, int]:
     """What is wrong with how the input was taken (empty: nothing), and how many refusals it got."""
-    _alarm(alarm_s)
     try:
-        refusals = target.feed(given)
+        _ALARM.set(alarm_s)
+        try:
+            refusals = target.feed(given)
+        finally:
+            _ALARM.set(0.0)
     except TooLong:
         return f"TooLong: it took more than {alarm_s} s {_where()}", 0
     except Exception as crash:  # noqa: BLE001 - this is what is looked for
         return f"{type(crash).__name__}: {crash} {_where()}", 0
-    finally:
-        _alarm(0.0)
     nameless = next((one for one in refusals if not one.field), None)
     what = f"a refusal names no field: {nameless.sentence}" if nameless else ""
     return what, len(refusals)
 
 
-def _alarm(alarm_s: float) -> None:
-    signal.setitimer(signal.ITIMER_PROF, alarm_s)
-    signal.setitimer(signal.ITIMER_REAL, STANDING_MAX * alarm_s)
+class _Alarm:
+    """Rings once for an input, though two clocks count and both may have run out."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self, alarm_s: float) -> None:
+        """0: it is silent from now on."""
+        self._is_set = alarm_s > 0
+        signal.setitimer(signal.ITIMER_PROF, alarm_s)
+        signal.setitimer(signal.ITIMER_REAL, STANDING_MAX * alarm_s)
+
+    def ring(self, signum: int, frame: FrameType | None) -> None:
+        if self._is_set:
+            self._is_set = False
+            raise TooLong
+
+
+_ALARM: Final = _Alarm()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +161,8 @@ def _prepare() -> None:
 
 
 def hear_alarms() -> None:
-    def ring(signum: int, frame: FrameType | None) -> None:
-        raise TooLong
-
     for alarm in (signal.SIGPROF, signal.SIGALRM):
-        signal.signal(alarm, ring)
+        signal.signal(alarm, _ALARM.ring)
 
 
 def _shards(inputs: int, first: int) -> Iterator[range]:

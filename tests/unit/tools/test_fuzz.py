@@ -68,6 +68,19 @@ def test_an_input_that_is_not_done_in_time_is_a_failure(
     assert failed.what.startswith("TooLong: it took more than 0.01 s")
 
 
+@pytest.mark.usefixtures("alarms")
+def test_an_alarm_rings_once_though_both_of_its_clocks_run_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def describe_slowly() -> str:
+        signal.raise_signal(signal.SIGALRM)
+        return ""
+
+    monkeypatch.setattr(run, "_where", describe_slowly)
+    (failed,) = fuzz(7, [0], [_target(_works_for_ever)], alarm_s=0.01).failed
+    assert failed.what.startswith("TooLong")
+
+
 def test_no_input_is_larger_than_what_an_api_server_takes() -> None:
     def drawn(rand: Rand) -> Input:
         return (("first", bytes(run.INPUT_MAX_BYTES * rand.randrange(4))),)
