@@ -8,6 +8,10 @@ more. Victims are evicted before the event that a pod is pipelined in their plac
 Whatever a write raises is the affair of that write: its outcome is unknown, the pods that it was
 about are read again, and the others go on. `Deposed` ends what meets it: one who no longer leads
 withdraws and reports nothing.
+
+Victims count as leaving from the moment they are handed over, so a later cycle may bind their
+beneficiary while they are still being asked. Its binds are written when all of them were told to
+go: one that stays after all still holds its part of a queue's limit.
 """
 
 import asyncio
@@ -66,6 +70,18 @@ class _Decided(NamedTuple):
     standings: QueueStandings | None
 
 
+class _Room(NamedTuple):
+    """What one plan makes for a beneficiary."""
+
+    victims: list[Evict]
+    is_made: "asyncio.Future[bool]"
+    """Known when the evictions are written: whether all victims go."""
+
+    def settle(self, is_made: bool) -> None:
+        if not self.is_made.done():
+            self.is_made.set_result(is_made)
+
+
 @dataclass(slots=True)
 class _Gang:
     """Pods of one job that are bound together, with what a request says of each."""
@@ -73,6 +89,8 @@ class _Gang:
     job: str
     plan: int
     binds: Sequence[tuple[Bind, _Grant]]
+    rooms: "Sequence[asyncio.Future[bool]]" = ()
+    """What earlier plans still make for it."""
     has_begun: bool = False
     """Whether a request of it may have reached the server."""
 
@@ -101,6 +119,8 @@ class Committer:
     _writing: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _deleting: set[str] = field(default_factory=set, init=False)
     """Stale bind requests that are being deleted, by uid."""
+    _rooms: "dict[str, list[asyncio.Future[bool]]]" = field(default_factory=dict, init=False)
+    """What is being made for each beneficiary, while its victims are asked to leave."""
     _is_stopping: bool = field(default=False, init=False)
 
     def start(
@@ -117,7 +137,8 @@ class Committer:
         """
         number = next(self._plans)
         for job, binds in _by_job(plan.binds).items():
-            gang = _Gang(job, number, [(bind, _grant(bind, snapshot)) for bind in binds])
+            granted = [(bind, _grant(bind, snapshot)) for bind in binds]
+            gang = _Gang(job, number, granted, tuple(self._rooms.get(job, ())))
             if self._assume_gang(gang):
                 self._begin(self._bind_gang(gang), f"bind {job}")
         standings = None if shares is None else QueueStandings(snapshot.queues, shares)
@@ -188,6 +209,12 @@ class Committer:
         first = 1 if self._cache.backoffs.was_refused(gang.job) else len(gang.binds)
         outcomes: list[Refused | None] = []
         with self._cache.assumptions.being_written(gang.uids):
+            if gang.rooms:
+                await asyncio.wait(gang.rooms)
+            if not all(room.result() for room in gang.rooms):
+                text = "a pod that was to make room stays"
+                self._withdraw(gang, (), Refused(Cause.OUTDATED, text, is_passing=True))
+                return
             for part in (gang.binds[:first], gang.binds[first:]):
                 outcomes += await asyncio.gather(*(self._bind_pod(gang, *one) for one in part))
                 refused = next(filter(None, outcomes), None)
@@ -295,7 +322,26 @@ class Committer:
         if victims:
             counted = {evict.task: recent[evict.task] for evict in victims if evict.task in recent}
             planned = self._history.plan(counted) if counted else None
-            self._begin(self._evict_all(victims, plan.nominations, planned, decided), "evict")
+            rooms: dict[str, _Room] = {}
+            for evict in victims:
+                actor = _beneficiary(evict)
+                if actor not in rooms:
+                    rooms[actor] = _Room([], self._expected(actor))
+                rooms[actor].victims.append(evict)
+            self._begin(self._evict_all(rooms, plan.nominations, planned, decided), "evict")
+
+    def _expected(self, actor: str) -> "asyncio.Future[bool]":
+        """Whether it gets the room that a plan makes for it: what its later binds wait for."""
+        is_made: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._rooms.setdefault(actor, []).append(is_made)
+
+        def is_known(_: object) -> None:
+            self._rooms[actor].remove(is_made)
+            if not self._rooms[actor]:
+                del self._rooms[actor]
+
+        is_made.add_done_callback(is_known)
+        return is_made
 
     def _is_there(self, evict: Evict) -> bool:
         """Else it has left by itself."""
@@ -304,34 +350,34 @@ class Committer:
 
     async def _evict_all(
         self,
-        victims: Sequence[Evict],
+        rooms: Mapping[str, _Room],
         nominations: Iterable[Nominate],
         planned: PlannedEvictions | None,
         decided: _Decided,
     ) -> None:
-        actors: dict[str, list[Evict]] = {}
-        for evict in victims:
-            actors.setdefault(_beneficiary(evict), []).append(evict)
+        victims = [evict.task for room in rooms.values() for evict in room.victims]
         waiting = _by_job(nominations)
         gone: list[str] = []
         try:
-            with self._cache.assumptions.being_written([evict.task for evict in victims]):
+            with self._cache.assumptions.being_written(victims):
                 if planned is not None:
                     await planned.begin()
                 await asyncio.gather(
                     *(
-                        self._evict_for(actor, group, waiting.get(actor, ()), decided, gone)
-                        for actor, group in actors.items()
+                        self._evict_for(actor, room, waiting.get(actor, ()), decided, gone)
+                        for actor, room in rooms.items()
                     )
                 )
         finally:
             if planned is not None:  # Else what never came to pass would count for ever.
                 await planned.end(gone)
+            for room in rooms.values():
+                room.settle(is_made=False)
 
     async def _evict_for(
         self,
         actor: str,
-        victims: Sequence[Evict],
+        room: _Room,
         waiting: Sequence[Nominate],
         decided: _Decided,
         gone: list[str],
@@ -339,17 +385,21 @@ class Committer:
         """Into `gone` come those that went. What a write raises is contained by the evictor; what
         else goes wrong is this beneficiary's, and its victims are read again.
         """
+        is_made = False
         try:
-            evicted = await self._evictor.evict_for(actor, victims, *decided)
+            evicted = await self._evictor.evict_for(actor, room.victims, *decided)
+            is_made = evicted.refused is None
             gone += [evict.task for evict in evicted.gone]
-            for nomination in waiting if evicted.refused is None else ():
+            for nomination in waiting if is_made else ():
                 self._record_pipelined_event(nomination)
         except Deposed:
             raise
         except Exception as error:  # noqa: BLE001 - a mistake of ours; others' victims go on
             self._log.error("eviction failed", actor=actor, error=repr(error))
-            for evict in victims:
+            for evict in room.victims:
                 self._resync.enqueue(evict.task)
+        finally:
+            room.settle(is_made)
 
     # -- events ----------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from tests.support.virtual_time import LoopClock, virtually
 from muster.base.log import Level
 from muster.base.timefmt import rfc3339
 from muster.client.transport import Request
-from muster.engine.plan import Evict, Plan
+from muster.engine.plan import Bind, Evict, Plan
 from muster.model.status import TaskStatus
 from muster.services.scheduler.write_turns import WriteTurns
 
@@ -217,6 +217,38 @@ def test_victims_that_were_not_asked_to_leave_after_a_refusal_run_on() -> None:
         await world.loop.cycle()
         await world.settle()
         assert set(world.statuses().values()) == {TaskStatus.RUNNING}
+
+    told(scenario)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_who_victims_make_room_for_is_bound_when_all_of_them_were_told_to_go(
+    is_refused: bool,
+) -> None:
+    """One that stays still holds its part of the limit of the queue."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1"), queue(), group("old"))
+        for name in ("a", "b"):
+            world.show(pod(name, group="old", node="n1"))
+        alone(world, "new")
+        slow = SlowServer(world, "/eviction", takes_s=5.0)
+        if is_refused:
+            world.server.react = lambda asked: (
+                refused(403, "Forbidden", "no") if asked.path.endswith("/b/eviction") else None
+            )
+        snapshot, start = world.snapshot(), world.loop._committer.start
+        gone = [Evict(name, "team/old", "n1", "preempt", "team/new") for name in ("a", "b")]
+        start(Plan(evictions=tuple(gone)), snapshot, {})
+        start(Plan(binds=(Bind("new", "team/new", "n1"),)), snapshot, {})
+        assert world.task("new").status is TaskStatus.BINDING
+        await world.clock.sleep(slow.takes_s + 1.0)
+        assert not world.server.written("/bindrequests"), "one victim was not asked yet"
+        await world.loop._committer.written()
+        assert len(world.server.written("/bindrequests")) == (0 if is_refused else 1)
+        waits_on = TaskStatus.PENDING if is_refused else TaskStatus.BINDING
+        assert world.task("new").status is waits_on
+        assert not world.loop._committer._rooms
 
     told(scenario)
 
