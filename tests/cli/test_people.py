@@ -167,7 +167,8 @@ def test_nodes_show_what_is_held(server: str) -> None:
 
 def test_a_queue_says_what_past_use_counts_against_it() -> None:
     used = structs.replace(make.queue("llm"), usage={"gpu": 0.314})
-    with served(make.cluster(make.node("n1", gpu=8), used, make.queue("vision"))) as address:
+    records = make.cluster(make.node("n1", gpu=8), used, make.queue("vision"))
+    with served(records, "company") as address:
         said = _printed(address, "queues", "llm")
     assert "  past use  31.4% of the cluster's GPUs, in the window that counts\n" in said
 
