@@ -61,6 +61,21 @@ async def test_every_page_shows_a_large_cluster_and_what_it_leaves_out(
             assert elements < _ELEMENTS_MAX, name
 
 
+async def test_a_file_of_usage_has_the_lines_that_the_page_leaves_out(tmp_path: Path) -> None:
+    async with (
+        served_site(tmp_path, write_past=large_cluster.write_past) as site,
+        browsing() as page,
+    ):
+        _shown(site)
+        await page.clock.set_fixed_time(company.NOW_S)
+        await page.goto(site.address("usage?by=job"))
+        await expect(page.locator("main")).to_contain_text("200 of 1,440")
+        async with page.expect_download() as saved:
+            await page.get_by_role("button", name="CSV").click()
+        lines = (await (await saved.value).path()).read_text().splitlines()
+        assert len(lines) == 1 + 1440
+
+
 async def test_every_page_follows_a_large_cluster_as_it_changes(tmp_path: Path) -> None:
     follows = {
         "overview": ("39,600 of 40,000 GPUs used", "39,200 of 40,000 GPUs used"),

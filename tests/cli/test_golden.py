@@ -230,6 +230,38 @@ def test_usage_goes_into_a_file_for_programs_that_read_columns(
     assert f"Written to {file}: {len(listed['items'])} lines." in said.stderr
 
 
+def test_usage_as_csv_is_what_programs_add_up(server: str, folder: Path) -> None:
+    """Nothing is rounded, and what is not known is empty."""
+    words = "usage --by queue,user,queue"
+    listed = json.loads(_run(server, f"{words} -o json", folder).stdout)["items"]
+    first, *rows = csv.reader(io.StringIO(_run(server, f"{words} -o csv", folder).stdout))
+    assert first[:4] == ["queue", "user", "gpu-hours", "of-quota"], "each name once"
+    assert [(row[0], row[1], float(row[2])) for row in rows] == [
+        (one["queue"], one["user"], one["gpu_hours"]) for one in listed
+    ]
+    assert {row[3] for row in rows} == {""}, "users have no quota"
+    assert [float(row[first.index("wait-p95")]) for row in rows] == [
+        one["wait_p95_s"] for one in listed
+    ]
+
+
+def test_who_used_nothing_is_said_of_the_days_that_count(
+    server: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is there all the same: whoever reads it every day finds it."""
+    fields = list[Any]()
+
+    def parquet_of(rows: Any, names: Any) -> bytes:
+        fields.extend([rows, names])
+        return b"PAR1"
+
+    monkeypatch.setattr("muster.usage.accounts.parquet_of", parquet_of)
+    file = tmp_path / "usage.parquet"
+    said = _run(server, f"usage -q nobody --parquet {file}", folder)
+    assert "Nobody used GPUs from 2023-11-07T00:00:00Z to 2023-11-14T22:23:20Z." in said.stderr
+    assert (file.read_bytes(), fields) == (b"PAR1", [[], UsageView.__struct_fields__])
+
+
 def test_every_command_that_reads_has_a_page() -> None:
     from_pages = {words.split()[0] for _, words in _PAGES.values()}
     reads = {

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
+from msgspec import structs
 from tests.support.served_web import served
 from typer.testing import CliRunner, Result
 
@@ -162,6 +163,14 @@ def test_nodes_show_what_is_held(server: str) -> None:
     )
     assert _printed(server, "nodes", "--free", "4", "-o", "name") == "n2\n"
     assert _printed(server, "nodes", "--rack", "r2", "-o", "name") == "n3\n"
+
+
+def test_a_queue_says_what_past_use_counts_against_it() -> None:
+    used = structs.replace(make.queue("llm"), usage={"gpu": 0.314})
+    records = make.cluster(make.node("n1", gpu=8), used, make.queue("vision"))
+    with served(records, "company") as address:
+        said = _printed(address, "queues", "llm")
+    assert "  past use  31.4% of the cluster's GPUs, in the window that counts\n" in said
 
 
 @pytest.mark.parametrize("command", ["queues", "jobs", "nodes"])

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tests.support.draws import EXPLORE
 
 from muster.api.names import LABEL_HOSTNAME
+from muster.engine.cycle import CycleResult
 from muster.foresight.changes import Needs, Waiting, ladders
-from muster.foresight.situation import Situation, decided
+from muster.foresight.situation import Actions, Situation, decided
 from muster.foresight.smallest import start_of
 from muster.foresight.variants import Variants
 from muster.foresight.why import Questions, State, Why
@@ -27,6 +28,7 @@ from muster.model.public_reasons import why_of
 from muster.model.reason_codes import Code
 from muster.model.record_changes import Delta, changed
 from muster.model.records import UNLIMITED, ClusterRecords, JobRecord, SubGroupRecord
+from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ACTIVE_USED, TaskStatus
 from muster.model.tables import snapshot_of
 from muster.numerics.axis import GPU_UNIT, QUEUE_RESOURCES
@@ -56,6 +58,14 @@ def answers(questions: Questions) -> list[Why]:
     return [why for why in found if why.state is State.WAITING]
 
 
+def next_cycle(
+    situation: Situation, changed_cluster: ClusterSnapshot, actions: Actions | None = None
+) -> CycleResult:
+    """It knows of the room that was made for others: what is evicted goes for who it was."""
+    told = situation.told_to_the_next
+    return decided(changed_cluster, situation.rules, situation.now_s, told, actions)
+
+
 @_CAREFULLY
 @given(_WORLDS)
 def test_every_change_that_is_named_starts_the_job_in_a_whole_cycle(world: ClusterRecords) -> None:
@@ -63,7 +73,7 @@ def test_every_change_that_is_named_starts_the_job_in_a_whole_cycle(world: Clust
     for why in answers(Questions(situation)):
         for change in why.changes:
             again = snapshot_of(changed(situation.left, change.edit))
-            start = start_of(decided(again, situation.rules, situation.now_s), why.job)
+            start = start_of(next_cycle(situation, again), why.job)
             assert start == change.start, (why.job, change.what)
 
 
@@ -86,7 +96,7 @@ def test_no_change_that_was_searched_is_smaller(world: ClusterRecords) -> None:
             for step in tried:
                 smaller = snapshot_of(changed(situation.left, ladder.edit(step)))
                 actions = situation.rules.until_allocate if ladder.needs is Needs.ALLOCATE else None
-                result = decided(smaller, situation.rules, situation.now_s, actions=actions)
+                result = next_cycle(situation, smaller, actions)
                 assert start_of(result, why.job) is None, (why.job, change.what, step)
 
 

@@ -57,8 +57,8 @@ def write_past(folder: Path) -> None:
     company.write_events(folder / "journal", map(_evicted, range(2_000)))
     sums, store = Sums(), UsageStore(folder / "usage.db")
     day = int(company.NOW_S) // DAY_S
-    for at in range(LEAVES):
-        key = AccountKey(day, f"q{at:03}", f"u{at % 90}", f"default/run-{at}")
+    for at in range(3 * LEAVES):
+        key = AccountKey(day, f"q{at % LEAVES:03}", f"u{at % 90}", f"default/run-{at}")
         sums.accounts[key] = AccountSums(3600.0 * (at + 1), 360.0, 60.0, at % 3, 36.0)
     store.add(sums, company.NOW_S)
     store.close()

@@ -160,11 +160,16 @@ def bearer(token_file: Path | None) -> dict[str, str]:
         raise NoAnswer(f"--token-file {token_file}: {unreadable(problem)}") from None
 
 
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?", ":")) else f"{text}."
+
+
 def _told(refused: urllib.error.HTTPError) -> str:
     """What the server says of it."""
     try:
         error = parse_json(refused.read(1 << 20))["error"]
         parts = (error.get("message"), error.get("because"), error.get("next"))
-        return " ".join(part for part in parts if part)
+        *first, last = [part for part in parts if part]
+        return " ".join([*map(_sentence, first), last])
     except (KeyError, TypeError, AttributeError, NotJson):
         return f"the server answered {refused.code}"

@@ -151,14 +151,14 @@ def usage(
     ] = None,
 ) -> Answer:
     """Who used how much, who waited how long, what was lost?"""
-    unknown = [name for name in by.split(",") if name not in _BY]
-    if unknown:
+    named_by = list(dict.fromkeys(name.strip() for name in by.split(",")))
+    if not set(named_by) <= set(_BY):
         raise typer.BadParameter(f"--by {by!r}: write one or more of {', '.join(_BY)}")
     since_s, until_s = ago_s(since, "--since"), ago_s(until, "--until")
     found = asked.ask(
         "usage",
         {
-            "by": by,
+            "by": ",".join(named_by),
             "from": "" if since_s is None else f"{since_s:.0f}",
             "to": "" if until_s is None else f"{until_s:.0f}",
             "queue": queue,
@@ -167,21 +167,23 @@ def usage(
         },
     )
     rows, total = found["items"], found["total"]
-    notes = [] if rows else [f"Nobody used GPUs since {since}."]
+    span = f"from {found['from']} to {found['to']}"
+    notes = [f"Whole days count: {span}." if rows else f"Nobody used GPUs {span}."]
     if len(rows) < total:
         notes.append(f"{len(rows):,} of {total:,} lines: ask for fewer days, or for one --queue")
-    if parquet is not None and rows:
+    if parquet is not None:
         _write(asked, parquet, rows)
         notes.append(f"Written to {parquet}: {counted(len(rows), 'line')}.")
-    columns = [*(_named(name) for name in by.split(",")), *_USAGE]
+    columns = [*map(_named, named_by), *_USAGE]
     return Answer(found, columns, "name", notes=notes)
 
 
 def _write(asked: Reading, file: Path, rows: Sequence[Row]) -> None:
     from muster.usage.accounts import NoParquet, parquet_of
+    from muster.web.usage import UsageView
 
     try:
-        file.write_bytes(parquet_of(rows, tuple(rows[0])))
+        file.write_bytes(parquet_of(rows, UsageView.__struct_fields__))
     except NoParquet as problem:
         raise asked.failed(problem) from None
     except OSError as problem:
@@ -189,7 +191,11 @@ def _write(asked: Reading, file: Path, rows: Sequence[Row]) -> None:
 
 
 def _named(field: str) -> Column:
-    return Column(field.upper(), lambda one: one[field] or "-", field=field)
+    return Column(field.upper(), lambda one: one[field] or "-", field=field, is_exact=True)
+
+
+def _hours(value: float | None) -> str:
+    return amount(None if value is None else round(value, 1))
 
 
 def _part(value: float | None) -> str:
@@ -197,27 +203,26 @@ def _part(value: float | None) -> str:
 
 
 _USAGE: Final = [
-    Column("GPU-HOURS", lambda one: amount(round(one["gpu_hours"], 1)), True, field="gpu_hours"),
-    Column("OF-QUOTA", lambda one: _part(one["of_quota"]), True, field="of_quota"),
-    Column(
-        "BORROWED",
-        lambda one: (
-            "-"
-            if one["borrowed_gpu_hours"] is None
-            else amount(round(one["borrowed_gpu_hours"], 1))
+    column._replace(is_exact=True)
+    for column in (
+        Column("GPU-HOURS", lambda one: _hours(one["gpu_hours"]), True, field="gpu_hours"),
+        Column("OF-QUOTA", lambda one: _part(one["of_quota"]), True, field="of_quota"),
+        Column(
+            "BORROWED",
+            lambda one: _hours(one["borrowed_gpu_hours"]),
+            True,
+            field="borrowed_gpu_hours",
         ),
-        True,
-        field="borrowed_gpu_hours",
-    ),
-    Column("IDLE", lambda one: _part(one["idle"]), True, field="idle"),
-    Column("JOBS", lambda one: amount(one["jobs"]), True, True, "jobs"),
-    Column("WAIT-P50", lambda one: lasted(one["wait_p50_s"]), True, field="wait_p50_s"),
-    Column("WAIT-P95", lambda one: lasted(one["wait_p95_s"]), True, field="wait_p95_s"),
-    Column("EVICTED", lambda one: amount(one["evictions"]), True, field="evictions"),
-    Column(
-        "LOST-GPU-HOURS",
-        lambda one: amount(round(one["lost_gpu_hours"], 1)),
-        True,
-        field="lost_gpu_hours",
-    ),
+        Column("IDLE", lambda one: _part(one["idle"]), True, field="idle"),
+        Column("JOBS", lambda one: amount(one["jobs"]), True, True, "jobs"),
+        Column("WAIT-P50", lambda one: lasted(one["wait_p50_s"]), True, field="wait_p50_s"),
+        Column("WAIT-P95", lambda one: lasted(one["wait_p95_s"]), True, field="wait_p95_s"),
+        Column("EVICTED", lambda one: amount(one["evictions"]), True, field="evictions"),
+        Column(
+            "LOST-GPU-HOURS",
+            lambda one: _hours(one["lost_gpu_hours"]),
+            True,
+            field="lost_gpu_hours",
+        ),
+    )
 ]

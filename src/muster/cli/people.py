@@ -150,6 +150,8 @@ def _queue_lines(row: Row) -> list[str]:
         f"  jobs      {row['jobs']['running']} running, {row['jobs']['waiting']} waiting"
         + (f": {reasons}" if reasons else ""),
     ]
+    if (past := gpu.get("past")) is not None:
+        lines.append(f"  past use  {past:.1%} of the cluster's GPUs, in the window that counts")
     if row["parent"]:
         lines.append(f"  below     {row['parent']}")
     if undisturbed:

@@ -29,6 +29,8 @@ class Column(NamedTuple):
     """What rows are sorted by under this name: a field of the JSON; without it the text."""
     tone: Callable[[Row], str] | None = None
     """One of `TONES`, or "": said by colour too, never by colour alone."""
+    is_exact: bool = False
+    """In CSV its field as in the JSON: what somebody adds up is not rounded first."""
 
 
 TONES: Final = {"good": "32", "wait": "33", "note": "34", "bad": "31"}
@@ -139,7 +141,9 @@ def chosen(names: str) -> list[Column]:
     """The columns of `--columns a,b.c`: fields of the JSON."""
 
     def column(path: str) -> Column:
-        return Column(path.upper(), lambda row: _plain(field_of(row, path)), field=path)
+        return Column(
+            path.upper(), lambda row: _plain(field_of(row, path)), field=path, is_exact=True
+        )
 
     return [column(path.strip()) for path in names.split(",") if path.strip()]
 
@@ -193,8 +197,10 @@ def _plain(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return f"{value:g}" if isinstance(value, int) or abs(value) < 1e6 else f"{value:.0f}"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}"
     if isinstance(value, Mapping):
         return ",".join(f"{key}={_plain(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple):
@@ -212,5 +218,15 @@ def _csv(columns: Sequence[Column], rows: Iterable[Row], headers: bool) -> str:
 
 
 def _cell(column: Column, row: Row) -> str:
+    if column.is_exact and (exact := _exact(field_of(row, column.field))) is not None:
+        return exact
     text = column.text(row)
     return text.replace(",", "") if column.is_number else text
+
+
+def _exact(value: Any) -> str | None:
+    """Nothing, and numbers as they are; None: it is neither."""
+    if value is None:
+        return ""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if is_number else None

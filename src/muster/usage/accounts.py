@@ -6,8 +6,9 @@ where pyarrow is there.
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -74,13 +75,24 @@ class Question:
         if self.until_s < self.since_s:
             raise BadQuestion("since: it is after until: write an earlier moment")
 
+    @property
+    def days(self) -> range:
+        """Those of which any moment is asked for."""
+        first = int(self.since_s // DAY_S)
+        return range(first, max(first + 1, math.ceil(self.until_s / DAY_S)))
+
+    def of_whole_days(self, now_s: float) -> "Question":
+        """The same of all that counts for it: accounts are of days, and today is not over."""
+        since_s, until_s = float(self.days.start * DAY_S), float(self.days.stop * DAY_S)
+        return replace(self, since_s=since_s, until_s=max(since_s, min(until_s, now_s)))
+
 
 def read_accounts(path: Path, question: Question) -> list[Account]:
     """The accounts of a store, the largest first. Days count whole. Raises `NoUsage`."""
     reader = UsageReader(path)
     try:
-        days = (int(at_s // DAY_S) for at_s in (question.since_s, question.until_s))
-        return accounts(reader.accounts(*days), question)
+        days = question.days
+        return accounts(reader.accounts(days[0], days[-1]), question)
     finally:
         reader.close()
 

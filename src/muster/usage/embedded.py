@@ -7,12 +7,11 @@ import numpy as np
 
 from muster.base.offload import Offload
 from muster.model.usage import QueueUsage, UsageWindow
-from muster.numerics.arrays import Floats
 from muster.numerics.axis import QUEUE_RESOURCES
 from muster.numerics.decay import decayed_usage
 from muster.usage.accrual import BUCKET_S
 from muster.usage.source import SHARE_MAX
-from muster.usage.store import UsageReader
+from muster.usage.store import UsageReader, amounts_of
 from muster.usage.windows import window_start_s
 
 Bucket = tuple[bytes, ...]
@@ -77,21 +76,10 @@ def folded(
     age_s = now_s - (first_s + last_s) / 2
     by_queue: dict[str, dict[str, float]] = {name: {} for name in names[1:]}
     for resource, name in enumerate(QUEUE_RESOURCES):
-        held = _table([buckets[int(start)][resource] for start in starts], len(names))
+        held = amounts_of([buckets[int(start)][resource] for start in starts], len(names))
         held *= inside[:, np.newaxis]
         used = decayed_usage(held[:, 1:], held[:, 0], age_s, window.half_life_s)
         used = np.minimum(used, SHARE_MAX)
         for queue, part in zip(names[1:], used.tolist(), strict=True):
             by_queue[queue][name] = part
     return QueueUsage(now_s, by_queue)
-
-
-def _table(blobs: list[bytes], width: int) -> Floats:
-    """Float64[S, Q]: arrays that are shorter are of times when there were fewer queues. What is no
-    amount, in a file that was damaged, counts for nobody."""
-    table = np.zeros((len(blobs), width))
-    for row, blob in enumerate(blobs):
-        amounts = np.frombuffer(blob, dtype=np.float32, count=min(width, len(blob) // 4))
-        table[row, : len(amounts)] = amounts
-    table[~((table >= 0) & (table < np.inf))] = 0.0
-    return table

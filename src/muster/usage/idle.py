@@ -7,12 +7,9 @@ GPU without a series, a time without samples, a pod that was started meanwhile.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from muster.model.usage import IdlePolicy
-
-_KNOWN_PART: Final = 0.9
-"""Of the samples that there should be: an exporter may miss some."""
+from muster.usage.samples import is_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +52,5 @@ def idle_jobs(
 def _is_idle(pod: GpuPod, reading: GpuReading | None, policy: IdlePolicy) -> bool:
     if reading is None or pod.devices is None or reading.series < pod.devices:
         return False
-    expected = policy.after_s / policy.resolution_s
-    is_known = reading.samples >= _KNOWN_PART * expected
-    return is_known and 0 <= reading.peak_percent < policy.below_percent
+    is_idle = 0 <= reading.peak_percent < policy.below_percent
+    return is_idle and is_known(reading.samples, policy.after_s, policy.resolution_s)

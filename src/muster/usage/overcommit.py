@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.model.usage import OvercommitPolicy
+from muster.usage.samples import is_known
 
-_KNOWN_PART: Final = 0.9
-"""Of the samples that there should be: a scrape may fail."""
 _STEPS: Final = 20
 """Spare room is told in so many parts of a node: smaller changes are not worth a write."""
 
@@ -125,8 +124,7 @@ def _known(peak: PeakUse | None, containers: int, policy: OvercommitPolicy) -> f
     """The most that was used; None where some of it may not have been seen."""
     if peak is None or peak.most < 0 or peak.containers < containers:
         return None
-    expected = policy.over_s / policy.resolution_s
-    return peak.most if peak.samples >= _KNOWN_PART * expected else None
+    return peak.most if is_known(peak.samples, policy.over_s, policy.resolution_s) else None
 
 
 def _left(asked: int, most_used: float | None, margin: float) -> int:

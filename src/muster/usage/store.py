@@ -9,7 +9,7 @@ Older than the retention, or beyond the size that the file may have: the oldest 
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,10 +122,9 @@ class UsageStore:
             (day,),
         ).fetchall()
         table = np.zeros((len(starts), len(QUEUE_RESOURCES), len(self._numbers)))
-        for row, (_, *blobs) in enumerate(starts):
-            for resource, blob in enumerate(blobs):
-                amounts = np.frombuffer(blob, dtype=np.float32)
-                table[row, resource, : len(amounts)] = amounts
+        for resource in range(len(QUEUE_RESOURCES)):
+            blobs = [row[1 + resource] for row in starts]
+            table[:, resource] = amounts_of(blobs, len(self._numbers))
         is_shown = np.count_nonzero(table, axis=(0, 1)) > 0
         is_shown[0] = True
         names = [name for name, number in sorted(self._numbers.items(), key=lambda one: one[1])]
@@ -190,13 +189,22 @@ class UsageStore:
             f"SELECT {_BLOBS} FROM held WHERE start_s = ?", (start_s,)
         ).fetchone()
         if found:
-            amounts = amounts.copy()
-            for resource, blob in enumerate(found):
-                before = np.frombuffer(blob, dtype=np.float32)
-                amounts[resource, : len(before)] += before
+            amounts = amounts + amounts_of(found, amounts.shape[1])
         blobs = [row.astype(np.float32).tobytes() for row in amounts]
         marks = ", ".join("?" * (1 + len(blobs)))
         self._database.execute(f"INSERT OR REPLACE INTO held VALUES ({marks})", (start_s, *blobs))
+
+
+def amounts_of(blobs: Sequence[bytes | None], width: int) -> Floats:
+    """Float64[S, Q]: arrays that are shorter are of times when there were fewer queues. What is no
+    amount, in a file that was damaged, counts for nobody."""
+    table = np.zeros((len(blobs), width))
+    for row, blob in enumerate(blobs):
+        known = blob or b""
+        amounts = np.frombuffer(known, dtype=np.float32, count=min(width, len(known) // 4))
+        table[row, : len(amounts)] = amounts
+    table[~((table >= 0) & (table < np.inf))] = 0.0
+    return table
 
 
 class UsageReader:
@@ -232,6 +240,14 @@ class UsageReader:
                 (since_s - BUCKET_S,),
             ).fetchall()
         return [(start_s, tuple(blobs)) for start_s, *blobs in rows]
+
+    def last_s(self) -> float:
+        """Up to when there are sums; 0 where there are none."""
+        with self._readable():
+            found = self._database.execute(
+                "SELECT value FROM facts WHERE name = 'last_ms'"
+            ).fetchone()
+        return found[0] / 1000 if found else 0.0
 
     def accounts(self, first_day: int, last_day: int) -> list[tuple[AccountKey, AccountSums]]:
         with self._readable():

@@ -266,14 +266,14 @@ class Handlers:
         question = Question(
             since_s,
             until_s,
-            tuple(asked.query.get("by", "queue").split(",")),
+            tuple(dict.fromkeys(asked.query.get("by", "queue").split(","))),
             asked.query.get("queue", ""),
             asked.query.get("user", ""),
-        )
+        ).of_whole_days(self._cluster.clock.now_s())
         quotas = await self._cluster.ask(lambda seen: _gpu_quotas(seen.state), asked.reader)
         items = await self._usage.usage(question, quotas)
         shown = items[: asked.limit(ACCOUNTS_MAX)]
-        span = {"from": rfc3339(since_s), "to": rfc3339(until_s)}
+        span = {"from": rfc3339(question.since_s), "to": rfc3339(question.until_s)}
         return self._cluster.frame().listed("UsageList", shown, total=len(items), **span)
 
     async def series(self, asked: Asked) -> Any:

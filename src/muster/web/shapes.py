@@ -13,6 +13,8 @@ class Amounts(msgspec.Struct, frozen=True):
     asked: float
     weight: float
     non_preemptible: float
+    past: float | None = None
+    """The part of the cluster that it held in the window of past usage; None: no past counts."""
 
 
 class Standing(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from muster.usage.accounts import Account, Question, read_accounts
 from muster.usage.accrual import BUCKET_S
 from muster.usage.kept import UsageFolder
 from muster.usage.source import NoUsage
-from muster.usage.store import UsageReader
+from muster.usage.store import UsageReader, amounts_of
 
 POINTS_MAX: Final = 600
 _HOUR_S: Final = 3600.0
@@ -31,7 +31,7 @@ class UsageView(msgspec.Struct, frozen=True):
     day: str | None
     gpu_hours: float
     of_quota: float | None
-    """GPU-hours in parts of those that its quota of now guarantees."""
+    """GPU-hours in parts of those that its quota of now guarantees in the time that is counted."""
     borrowed_gpu_hours: float | None
     """Those above its quota of now."""
     idle: float | None
@@ -120,6 +120,8 @@ class _Held:
 
     start_s: Floats
     """[B]"""
+    over_s: Floats
+    """[B]: how much of each is over; of the newest only a part."""
     by_queue: Mapping[str, Floats]
     """[B] by queue."""
 
@@ -129,21 +131,21 @@ class _Held:
         try:
             names = reader.queues()
             rows = [row for row in reader.buckets(since_s) if row[0] < until_s]
+            last_s = reader.last_s()
         finally:
             reader.close()
-        table = np.zeros((len(rows), len(names)))
-        for at, (_, blobs) in enumerate(rows):
-            amounts = np.frombuffer(blobs[QUEUE_GPU], dtype=np.float32)
-            table[at, : len(amounts)] = amounts
+        table = amounts_of([blobs[QUEUE_GPU] for _, blobs in rows], len(names))
         starts = np.array([start_s for start_s, _ in rows], dtype=float)
-        return cls(starts, {name: table[:, at] for at, name in enumerate(names)})
+        # A clock that was set back leaves buckets that begin after all that is known: they count.
+        over_s = np.where(last_s > starts, np.minimum(last_s - starts, BUCKET_S), BUCKET_S)
+        return cls(starts, over_s, {name: table[:, at] for at, name in enumerate(names)})
 
     def above(self, queue: str, quota: float) -> float:
         """GPU-hours beyond a quota."""
         found = self.by_queue.get(queue)
         if found is None:
             return 0.0
-        return float(np.maximum(found - quota * BUCKET_S, 0.0).sum()) / _HOUR_S
+        return float(np.maximum(found - quota * self.over_s, 0.0).sum()) / _HOUR_S
 
 
 def _series(
@@ -157,7 +159,7 @@ def _series(
     slot = ((held.start_s - first_s) // step_s).astype(int)
     is_in = (slot >= 0) & (slot < size)
     # A slot without any bucket is no zero: nobody looked then.
-    seen = np.bincount(slot[is_in], minlength=size)
+    seen_s = np.bincount(slot[is_in], held.over_s[is_in], minlength=size)
     lines: dict[str, list[float | None]] = {}
     for name in names:
         sums = (
@@ -166,7 +168,7 @@ def _series(
             else np.zeros(size)
         )
         lines[name] = [
-            round(float(total) / (count * BUCKET_S), 3) if count else None
-            for total, count in zip(sums.tolist(), seen.tolist(), strict=True)
+            round(total / known_s, 3) if known_s else None
+            for total, known_s in zip(sums.tolist(), seen_s.tolist(), strict=True)
         ]
     return Series("used", [first_s + at * step_s for at in range(size)], lines)

@@ -126,3 +126,25 @@ def test_a_question_that_makes_no_sense_says_what_would() -> None:
         Question(*SPAN, by=("team",))
     with pytest.raises(BadQuestion, match="since: it is after until"):
         Question(SPAN[1], SPAN[0])
+
+
+@pytest.mark.parametrize(
+    ("since_s", "until_s", "days", "counted_s"),
+    [
+        # An hour of today: today until now.
+        (DAY_S * 10 + 5000, DAY_S * 10 + 8600, range(10, 11), (DAY_S * 10, DAY_S * 10 + 9000)),
+        # Until midnight: nothing of the day that begins then.
+        (DAY_S * 8, DAY_S * 9, range(8, 9), (DAY_S * 8, DAY_S * 9)),
+        (DAY_S * 8 + 1, DAY_S * 9 + 1, range(8, 10), (DAY_S * 8, DAY_S * 10)),
+        (DAY_S * 9, DAY_S * 9, range(9, 10), (DAY_S * 9, DAY_S * 10)),
+        # Of what is still to come nothing counts.
+        (DAY_S * 12, DAY_S * 13, range(12, 13), (DAY_S * 12, DAY_S * 12)),
+    ],
+)
+def test_of_a_question_its_days_count_whole_and_today_until_now(
+    since_s: float, until_s: float, days: range, counted_s: tuple[float, float]
+) -> None:
+    whole = Question(since_s, until_s).of_whole_days(DAY_S * 10 + 9000.0)
+    assert Question(since_s, until_s).days == days
+    assert (whole.since_s, whole.until_s) == counted_s
+    assert whole.since_s == whole.until_s or whole.days == days

@@ -63,6 +63,15 @@ async def test_usage_is_what_was_held_of_what_there_was_in_the_window(path: Path
     assert (await usage(path, half))["a"] == pytest.approx(expected)
 
 
+async def test_of_a_bucket_that_has_only_begun_all_that_is_over_counts(path: Path) -> None:
+    store = UsageStore(path)
+    recorded(store, NOW_S - BUCKET_S, BUCKET_S / HOUR_S, a=8)
+    begun = {(int(NOW_S), CLUSTER): gpus(8.0 * 60), (int(NOW_S), "b"): gpus(8.0 * 60)}
+    store.add(Sums(begun), NOW_S + 60)
+    found = await usage(path, UsageWindow(size_s=HOUR_S), NOW_S + 60)
+    assert found == pytest.approx({"a": 300 / 360, "b": 60 / 360})
+
+
 async def test_a_half_life_makes_old_usage_count_less(path: Path) -> None:
     store = UsageStore(path)
     recorded(store, NOW_S - 48 * HOUR_S, 24, a=8)

@@ -138,6 +138,18 @@ def test_queues_stand_below_their_parents_with_what_they_hold(busy: Moment) -> N
     assert found["research"].jobs.running == found["research"].jobs.waiting == 1
 
 
+def test_a_queue_tells_the_past_that_counts_against_it() -> None:
+    """And none where none counts: it would explain nothing."""
+    used = structs.replace(make.queue("a"), usage={"gpu": 0.25})
+    moment = moment_of(make.cluster(make.node("n1", gpu=8), used, make.queue("b")))
+    found = _by_name(moment)
+    assert (found["a"].gpu.past, found["b"].gpu.past) == (0.25, 0.0)
+    assert found["a"].cpu.past is None, "of CPU nobody is known to have used anything"
+    assert moment.shares is not None
+    without = replace(moment, shares=replace(moment.shares, usage_weight=0.0), made={})
+    assert _by_name(without)["a"].gpu.past is None
+
+
 def test_who_waits_below_its_share_is_owed_and_who_is_above_borrows(busy: Moment) -> None:
     found = _by_name(busy)
     assert (found["llm"].stands.kind, found["llm"].stands.gpus) == ("owed", 12)

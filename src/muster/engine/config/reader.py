@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from muster.api.duration import BadDuration, Duration
 
@@ -142,6 +143,12 @@ class Reader:
                 f'"{self.text()}" is not a duration such as "90s", "1h30m" or "2d"'
             ) from None
 
+    def http_address(self, example: str) -> str:
+        """Of a server; paths of ours come behind it."""
+        if not _is_http_address(self.text()):
+            raise self.wrong(f'is no address such as "{example}"')
+        return self.text()
+
     def _mapping(self) -> dict[object, object]:
         if self.value is None:
             return {}
@@ -153,6 +160,15 @@ class Reader:
         if default is None:
             raise self.wrong("is required")
         return default
+
+
+def _is_http_address(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        is_bare = not (url.query or url.fragment)
+        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0 and is_bare
+    except ValueError:  # Of brackets that do not close, of ports that are none.
+        return False
 
 
 def _kind(value: object) -> str:

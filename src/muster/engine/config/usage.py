@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import urlsplit
 
 from muster.api.validation.shards import USAGE_CLIENTS, USAGE_WINDOWS, prometheus_duration_s
 from muster.base.cron import BadSchedule, parsed
@@ -42,6 +41,9 @@ _EXTRA: Final = (
 )
 _HALF_LIFE_MIN_S: Final = 60.0
 """With less, the newest sample is forgotten already."""
+_WINDOW_MIN_S: Final = 60.0
+_WINDOW_MAX_S: Final = 100 * 365 * 86_400.0
+"""Prometheus refuses to look back much longer."""
 _STEPS_MAX: Final = 11_000
 """Samples of one queue in a window: what Prometheus allows in one answer, and what its default
 limits bear for a thousand queues."""
@@ -99,11 +101,7 @@ def prometheus_address(reader: Reader) -> tuple[str, str]:
 
 def prometheus_url(reader: Reader) -> str:
     """An address that is written where it stands."""
-    if urlsplit(reader.text()).scheme not in ("http", "https"):
-        raise reader.wrong(
-            'is no address of Prometheus such as "http://prometheus.monitoring:9090"'
-        )
-    return reader.text()
+    return reader.http_address("http://prometheus.monitoring:9090")
 
 
 def _window(params: Reader) -> UsageWindow:
@@ -126,6 +124,8 @@ def _size_s(reader: Reader) -> float:
     size_s = positive_s(reader, WEEK_S) if in_order is None else in_order
     if size_s <= 0:
         raise reader.wrong("must be longer than 0s")
+    if not _WINDOW_MIN_S <= size_s <= _WINDOW_MAX_S:
+        raise reader.wrong("must be at least 1m, and at most 100y")
     return size_s
 
 

@@ -114,13 +114,13 @@ class UsageCopy:
         body = await self._offload(partial(map_body, day, name))
         self._size_bytes = len(body["binaryData"]["day"])
         try:
-            written = await self._write(name, body)
+            written = await self._written(name, body)
         except (Conflict, NotFound):
             await self._look_again(name, day)
             return
         self._versions[name] = written.metadata.resource_version
 
-    async def _write(self, name: str, body: dict[str, object]) -> ConfigMap:
+    async def _written(self, name: str, body: dict[str, object]) -> ConfigMap:
         version = self._versions.get(name)
         if version is None:
             return await self._writer.create(CONFIG_MAP, body, self._namespace)

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from muster.api import names
 from muster.base.timefmt import rfc3339
-from muster.model.records import QueueAmounts
+from muster.model.usage import QueueUsage
 from muster.numerics.axis import QUEUE_RESOURCES
 from muster.usage.fetcher import UsageFetcher
 
@@ -56,9 +56,11 @@ class UsageMeters:
         )
         fetcher.on_failure = failures.inc
 
-    def show(self, by_queue: Mapping[str, QueueAmounts]) -> None:
-        """What counts from now on."""
-        self._fetch_ms.observe(self._fetcher.last_fetch_s * 1000)
+    def show(self, usage: QueueUsage | None) -> None:
+        """What counts from now on; None: nothing, and nothing was read."""
+        if usage is not None:
+            self._fetch_ms.observe(self._fetcher.last_fetch_s * 1000)
+        by_queue = {} if usage is None else usage.by_queue
         for name, gauge in self._by_resource.items():
             gauge.clear()
             for queue, used in by_queue.items():

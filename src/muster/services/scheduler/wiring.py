@@ -304,9 +304,8 @@ def past_usage(
     meters = UsageMeters(supervisor.registry, fetcher, names.metrics_prefix)
 
     def heard(usage: QueueUsage | None) -> None:
-        by_queue = {} if usage is None else usage.by_queue
-        cache.set_usage(by_queue)
-        meters.show(by_queue)
+        cache.set_usage({} if usage is None else usage.by_queue)
+        meters.show(usage)
 
     fetcher.on_reading = heard
     supervisor.debug["usage"] = lambda: usage_page(fetcher)

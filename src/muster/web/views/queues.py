@@ -107,7 +107,15 @@ def _amounts(moment: Moment, row: int, resource: str) -> Amounts:
         asked=int(queues.pending[row, column]) / unit,
         weight=float(queues.weight[row, column]),
         non_preemptible=int(queues.allocated_non_preemptible[row, column]) / unit,
+        past=_past(moment, row, column),
     )
+
+
+def _past(moment: Moment, row: int, column: int) -> float | None:
+    """Where nobody is known to have used anything, it decides nothing."""
+    usage = moment.snapshot.queues.usage[:, column]
+    counts = moment.shares is not None and moment.shares.usage_weight > 0 and usage.any()
+    return float(usage[row]) if counts else None
 
 
 def _bounded(amounts: Floats, row: int, column: int, unit: float) -> float | None:

@@ -93,6 +93,8 @@ def test_a_long_window_has_samples_further_apart() -> None:
         ("windowType: cron, cronString: 0 0 30 2 *", '"0 0 30 2 *" never comes'),
         ("windowSize: 0s", ".windowSize: must be longer than 0s"),
         ("windowSize: long", '.windowSize: "long" is not a duration'),
+        ("windowSize: 1ns", ".windowSize: must be at least 1m, and at most 100y"),
+        ("windowSize: 99999999999y", ".windowSize: must be at least 1m, and at most 100y"),
         ("fetchInterval: 0s", ".fetchInterval: must be longer than 0s"),
         ("fetchInterval: 1ms", ".fetchInterval: must be at least 1s"),
         ("halfLifePeriod: 59s", ".halfLifePeriod: must be at least 1m, or 0s for none"),
@@ -115,7 +117,7 @@ def test_a_mistake_in_usage_parameters_names_the_key(params: str, error: str) ->
         ("clientType: embedded", "give exactly one of connectionString and"),
         (
             "clientType: prometheus, connectionString: localhost",
-            "connectionString: is no address of Prometheus such as",
+            "connectionString: is no address such as",
         ),
         (
             "clientType: prometheus, connectionString: http://p, connectionStringEnvVar: P",
@@ -127,3 +129,12 @@ def test_a_mistake_in_the_address_names_the_key(client: str, error: str) -> None
     with pytest.raises(ConfigError) as raised:
         parsed("", client)
     assert error in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://", "http:///x", "http://[::1:9", "http://p:99999", "http://p:0", "http://p?x=1"],
+)
+def test_an_address_without_a_host_or_a_port_that_is_one_is_a_mistake(address: str) -> None:
+    with pytest.raises(ConfigError, match="connectionString: is no address such as"):
+        parsed("", f'clientType: prometheus, connectionString: "{address}"')

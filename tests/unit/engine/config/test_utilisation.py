@@ -39,7 +39,7 @@ def test_an_idle_policy_says_when_and_what_follows() -> None:
     ("text", "error"),
     [
         ("fetchInterval: 1m", "utilization: give exactly one of connectionString and"),
-        ("connectionString: p", "utilization.connectionString: is no address of Prometheus"),
+        ("connectionString: p", "utilization.connectionString: is no address such as"),
         ("connectionString: http://p, idle: {}", "utilization.idle: unknown key"),
         (
             "connectionString: http://p, idleGpus: {below: 0}",

@@ -75,6 +75,15 @@ def test_a_node_says_what_its_sleeping_pods_leave_and_nothing_of_guaranteed_ones
     assert heard(world, ("soft", "hard")) == [("1500", str(15 * GIB))]
 
 
+def test_a_pod_whose_sidecar_nobody_measured_leaves_nothing() -> None:
+    """One container of two was seen to sleep; one that only prepares the pod is over."""
+    beside, before = worker("beside", cpu="2"), worker("before", cpu="2")
+    beside["spec"]["initContainers"] = [{"name": "log", "restartPolicy": "Always"}]
+    before["spec"]["initContainers"] = [{"name": "load"}]
+    assert heard(on_a_node(beside), ("beside",)) == []
+    assert heard(on_a_node(before), ("before",)) == [("1500", None)]
+
+
 def test_a_node_that_says_it_already_is_not_written_again() -> None:
     offer = {RESOURCE_SPARE_CPU: "1500", RESOURCE_SPARE_MEMORY: str(15 * GIB)}
     assert heard(on_a_node(SOFT, **offer), ("soft",)) == []

@@ -7,7 +7,6 @@ a node by it, so that two jobs never get what it would have given to one.
 """
 
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 from zlib import crc32
 
 import numpy as np
@@ -78,8 +77,7 @@ def _settings(arguments: Reader) -> ExtenderSettings | None:
     if not address.text(""):
         address.has_no_effect("without an address nobody is asked")
         return None
-    if not _is_address(address.text()):
-        raise address.wrong('is no address such as "http://extender.volcano-system:8713"')
+    url = address.http_address("http://extender.volcano-system:8713").rstrip("/")
     verbs = {verb: arguments.key(f"extender.{verb}Verb") for verb in _VERBS}
     if verbs[READY].text(""):
         verbs[READY].has_no_effect(
@@ -92,7 +90,7 @@ def _settings(arguments: Reader) -> ExtenderSettings | None:
             )
     timeout_s = arguments.key("extender.httpTimeout").duration_s(1.0)
     return ExtenderSettings(
-        url=address.text().rstrip("/"),
+        url=url,
         verbs={
             verb: said.text() for verb, said in verbs.items() if verb != READY and said.text("")
         },
@@ -100,14 +98,6 @@ def _settings(arguments: Reader) -> ExtenderSettings | None:
         is_ignorable=arguments.key("extender.ignorable").flag(False),
         managed=_managed(arguments.key("extender.managedResources")),
     )
-
-
-def _is_address(text: str) -> bool:
-    try:
-        url = urlsplit(text)
-        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:
-        return False
 
 
 def _managed(said: Reader) -> frozenset[str]:

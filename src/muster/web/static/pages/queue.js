@@ -38,7 +38,7 @@ export default {
         <li><b>${amount(queue.jobs.running)}</b> jobs run, <a href="#/jobs?queue=${queue.name}">all its jobs</a></li><li><b>${amount(queue.jobs.waiting)}</b> wait</li>
       </ul>
       <section class="card"><h2>${standing(queue)}</h2>${bar(queue, Math.max(gpu.used, gpu.share ?? 0, gpu.limit ?? 0))}${keys()}
-        <p class="quiet">weight ${amount(gpu.weight)}, priority ${amount(queue.priority)}, ${amount(gpu.non_preemptible)} GPUs not preemptible${queue.parent ? html`, below <a href="#/queue/${queue.parent}">${queue.parent}</a>` : nothing}${queue.min_runtime.reclaim_s ? `, runs ${age(queue.min_runtime.reclaim_s)} undisturbed by reclaim` : nothing}</p></section>
+        <p class="quiet">weight ${amount(gpu.weight)}, priority ${amount(queue.priority)}, ${amount(gpu.non_preemptible)} GPUs not preemptible${gpu.past == null ? nothing : `, past use ${(100 * gpu.past).toFixed(1)} % of the cluster's GPUs`}${queue.parent ? html`, below <a href="#/queue/${queue.parent}">${queue.parent}</a>` : nothing}${queue.min_runtime.reclaim_s ? `, runs ${age(queue.min_runtime.reclaim_s)} undisturbed by reclaim` : nothing}</p></section>
       ${late?.t.length ? html`<section class="card"><h2>Held, its share, and asked for, since ${clock(late.t[0])}</h2>${chart(late, "GPUs")}</section>` : nothing}
       ${series ? html`<section class="card"><h2>GPUs held in the last 7 days</h2>${chart(series, "GPUs held")}</section>` : nothing}
       <section class="card"><h2>Waiting, in order</h2>${waiting === undefined ? html`<p class="quiet">Loading…</p>` : waiting === null ? html`<p>It could not be asked who is next.</p>` : waiting.length

@@ -1,6 +1,7 @@
 // GPU-hours, waits and losses: who used how much?
 
 import { html } from "../vendor/lit-html/lit-html.js";
+import { ask } from "../api.js";
 import { age, amount, named } from "../format.js";
 import { chart } from "./chart.js";
 import { save } from "./csv.js";
@@ -8,6 +9,8 @@ import { save } from "./csv.js";
 const SPANS = { "1 day": 86400, "7 days": 604800, "30 days": 2592000 };
 const BY = ["queue", "user", "job", "day"];
 const LINES = 6;
+const SHOWN = 200;
+const ALL = 100000; // more than any server gives
 
 export default {
   title: () => "Usage",
@@ -16,15 +19,16 @@ export default {
     const span = Number(query.get("span") ?? SPANS["7 days"]) || SPANS["7 days"];
     const by = BY.includes(query.get("by") ?? "") ? query.get("by") : "queue";
     const to = Math.floor(Date.now() / 1000), from = to - span;
-    const [usage, queues] = await Promise.all([ask(`usage?by=${by}&from=${from}&to=${to}&limit=1000`), ask("queues")]);
+    const asked = `usage?by=${by}&from=${from}&to=${to}`;
+    const [usage, queues] = await Promise.all([ask(`${asked}&limit=${SHOWN}`), ask("queues")]);
     const names = queues.items.filter((queue) => queue.leaf).sort((a, b) => b.gpu.used - a.gpu.used).slice(0, LINES).map((queue) => queue.name);
     const series = await ask(`series?what=used&queue=${["", ...names].map(encodeURIComponent).join(",")}&from=${from}&to=${to}&points=300`);
-    return { usage, series, span, by };
+    return { usage, series, span, by, asked };
   },
 
   heard: () => true, // hours do not change within seconds
 
-  view({ usage, series, span, by }) {
+  view({ usage, series, span, by, asked }) {
     return html`
       <form class="tools" @submit=${(event) => event.preventDefault()}>
         <label>In the last <select @change=${(event) => turn(event.target.value, by)}>
@@ -32,10 +36,10 @@ export default {
         </select></label>
         <label>by <select @change=${(event) => turn(span, event.target.value)}>
           ${BY.map((name) => html`<option ?selected=${name === by}>${name}</option>`)}</select></label>
-        <button @click=${() => save(usage.items, `usage-by-${by}`)}>CSV</button>
+        <button @click=${async () => save((await ask(`${asked}&limit=${ALL}`)).items, `usage-by-${by}`)}>CSV</button>
       </form>
       <section class="card"><h2>GPUs held over time</h2>${chart(series, "GPUs held")}</section>
-      <section class="card"><h2>By ${by}</h2>${usage.items.length ? table(usage.items, by) : html`<p>Nobody used GPUs in that time.</p>`}</section>`;
+      <section class="card"><h2>By ${by}</h2>${usage.items.length ? table(usage, by) : html`<p>Nobody used GPUs in that time.</p>`}</section>`;
   },
 };
 
@@ -43,13 +47,13 @@ const turn = (span, by) => (location.hash = `#/usage?span=${span}&by=${by}`);
 const part = (value) => (value == null ? "–" : `${Math.round(100 * value)} %`);
 const hours = (value) => (value == null ? "–" : amount(Math.round(value * 10) / 10));
 
-const table = (items, by) => html`<div class="scroll" role="region" tabindex="0" aria-label="Usage"><table class="wide cards">
+const table = ({ items, total }, by) => html`<div class="scroll" role="region" tabindex="0" aria-label="Usage"><table class="wide cards">
   <thead><tr><th>${by[0].toUpperCase() + by.slice(1)}</th><th class="number">GPU-hours</th><th class="number">Of quota</th><th class="number">Borrowed</th>
     <th class="number">Idle</th><th class="number">Jobs</th><th class="number">Wait, half</th><th class="number">Wait, 95 %</th><th class="number">Evicted</th><th class="number">GPU-hours lost</th></tr></thead>
-  <tbody>${items.slice(0, 200).map((one) => html`<tr data-row tabindex="-1">
+  <tbody>${items.map((one) => html`<tr data-row tabindex="-1">
     <th scope="row">${named(one.name) || "–"}</th><td class="number" data-name="GPU-hours">${hours(one.gpu_hours)}</td>
     <td class="number" data-name="of quota">${part(one.of_quota)}</td><td class="number" data-name="borrowed">${hours(one.borrowed_gpu_hours)}</td>
     <td class="number" data-name="idle">${part(one.idle)}</td><td class="number" data-name="jobs">${amount(one.jobs)}</td>
     <td class="number" data-name="wait">${age(one.wait_p50_s)}</td><td class="number" data-name="95 %">${age(one.wait_p95_s)}</td>
     <td class="number" data-name="evicted">${amount(one.evictions)}</td><td class="number" data-name="lost">${hours(one.lost_gpu_hours)}</td></tr>`)}</tbody>
-</table></div>${items.length > 200 ? html`<p>200 of ${amount(items.length)}; take CSV for all of them.</p>` : ""}`;
+</table></div>${total > items.length ? html`<p>${amount(items.length)} of ${amount(total)}; take CSV for all of them.</p>` : ""}`;
