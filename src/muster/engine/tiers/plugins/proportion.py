@@ -20,6 +20,17 @@ class Proportion(WithoutArguments):
         return _ByWeight()
 
 
+class CarefulProportion(WithoutArguments):
+    """That of kube-batch: no queue is cut below what it deserves. There a queue may go beyond its
+    due for a job that needs it, so that a last victim too many would be taken back for ever.
+    """
+
+    name = "proportion"
+
+    def open(self, view: View) -> SessionPlugin:
+        return _KeepsWhatItDeserves()
+
+
 class _ByWeight(TieredPlugin):
     def begin(self, tiers: Rules) -> None:
         self._groups = tiers.groups
@@ -64,10 +75,15 @@ class _ByWeight(TieredPlugin):
         for candidate in candidates:
             queue = int(snapshot.jobs.queue[snapshot.tasks.job[candidate]])
             held = left.setdefault(queue, self._book.allocated[queue].copy())
-            if (held > self.deserved[queue])[counts].any():
-                held -= self._groups.task_charge(candidate)
+            charge = self._groups.task_charge(candidate)
+            if self._may_lose(held[counts], charge[counts], self.deserved[queue][counts]):
+                held -= charge
                 victims.append(candidate)
         return victims
+
+    def _may_lose(self, held: Ints, charge: Ints, deserved: Ints) -> bool:
+        """Whether a queue that holds so much may lose a task."""
+        return bool((held > deserved).any())
 
     def job_enqueueable(self, job: int) -> Vote:
         queue = int(self._groups.snapshot.jobs.queue[job])
@@ -81,6 +97,11 @@ class _ByWeight(TieredPlugin):
     def job_enqueued(self, job: int) -> None:
         queue = int(self._groups.snapshot.jobs.queue[job])
         self._book.inqueue[queue] += self._book.min_resources(job)
+
+
+class _KeepsWhatItDeserves(_ByWeight):
+    def _may_lose(self, held: Ints, charge: Ints, deserved: Ints) -> bool:
+        return bool((held - charge >= deserved).all())
 
 
 def deserved_by_weight(book: QueueBook, capability: Ints) -> Ints:
