@@ -8,7 +8,7 @@ from muster.engine.hooks import SessionPlugin, View, WithoutArguments
 from muster.engine.tiers.plugins.queue_book import QueueBook, share
 from muster.engine.tiers.rules import Rules, TieredPlugin, Vote
 from muster.model.ledger import Entries
-from muster.numerics.arrays import Ints
+from muster.numerics.arrays import Bools, Ints
 
 
 class Proportion(WithoutArguments):
@@ -70,20 +70,19 @@ class _ByWeight(TieredPlugin):
     preemptive = allocatable
 
     def reclaimable(self, task: int, candidates: Sequence[int]) -> list[int]:
-        snapshot, left = self._groups.snapshot, dict[int, Ints]()
-        counts, victims = self._book.counts, []
+        snapshot, left, victims = self._groups.snapshot, dict[int, Ints](), []
         for candidate in candidates:
             queue = int(snapshot.jobs.queue[snapshot.tasks.job[candidate]])
             held = left.setdefault(queue, self._book.allocated[queue].copy())
             charge = self._groups.task_charge(candidate)
-            if self._may_lose(held[counts], charge[counts], self.deserved[queue][counts]):
+            if self._may_lose(queue, held, charge):
                 held -= charge
                 victims.append(candidate)
         return victims
 
-    def _may_lose(self, held: Ints, charge: Ints, deserved: Ints) -> bool:
+    def _may_lose(self, queue: int, held: Ints, charge: Ints) -> bool:
         """Whether a queue that holds so much may lose a task."""
-        return bool((held > deserved).any())
+        return bool((held > self.deserved[queue])[self._book.counts].any())
 
     def job_enqueueable(self, job: int) -> Vote:
         queue = int(self._groups.snapshot.jobs.queue[job])
@@ -100,8 +99,15 @@ class _ByWeight(TieredPlugin):
 
 
 class _KeepsWhatItDeserves(_ByWeight):
-    def _may_lose(self, held: Ints, charge: Ints, deserved: Ints) -> bool:
-        return bool((held - charge >= deserved).all())
+    def begin(self, tiers: Rules) -> None:
+        super().begin(tiers)
+        lacks = (self.deserved < self._book.request).any(axis=0)
+        self._is_scarce: Bools = np.asarray(lacks & self._book.counts)
+        """Of what somebody gets less than he asks for. Of the rest all deserve what they hold."""
+
+    def _may_lose(self, queue: int, held: Ints, charge: Ints) -> bool:
+        keeps_its_due = held - charge >= self.deserved[queue]
+        return bool(keeps_its_due[self._is_scarce].all() and charge[self._is_scarce].any())
 
 
 def deserved_by_weight(book: QueueBook, capability: Ints) -> Ints:
