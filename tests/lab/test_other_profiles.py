@@ -59,7 +59,7 @@ async def _here(work: Callable[[], Any]) -> Any:
 
 async def _group(lab: Lab, profile: ProfileName, name: str, pods: int, **spec: Any) -> None:
     group = plainly(_KINDS[profile][0])
-    body = {"metadata": {"name": name}, "spec": {"minMember": pods, "queue": "default", **spec}}
+    body = {"metadata": {"name": name}, "spec": {"minMember": pods, "queue": "team", **spec}}
     await lab.create(group, body)
     await _pods(lab, profile, name, pods, {})
 
@@ -94,7 +94,7 @@ def _story(profile: ProfileName) -> Callable[[Lab], Awaitable[None]]:
     async def story(lab: Lab) -> None:
         group, queue = (plainly(kind) for kind in _KINDS[profile][:2])
         await _scheduler(lab, profile)
-        await lab.create(queue, {"metadata": {"name": "default"}, "spec": {"weight": 1}})
+        await lab.create(queue, {"metadata": {"name": "team"}, "spec": {"weight": 1}})
         await _group(lab, profile, "fits", 4)
         await lab.until_running("fits", 4, within_s=60.0)
         await _group(lab, profile, "waits", 2)

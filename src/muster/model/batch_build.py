@@ -39,6 +39,8 @@ _OURS = (
 _CRITICAL = ("system-cluster-critical", "system-node-critical")
 _PATTERN_MAX = 256
 """Longer patterns of HyperNodes match nothing: they are matched against every name."""
+_QUIET = re2.Options()
+_QUIET.log_errors = False  # RE2 would print between the lines of the log what it refuses.
 
 
 def group_key(pod: Pod) -> str:
@@ -194,7 +196,7 @@ def _matching(pattern: str, names: Iterable[str]) -> set[str]:
     if len(pattern) > _PATTERN_MAX:
         return set()
     try:
-        compiled = re2.compile(pattern)
+        compiled = re2.compile(pattern, _QUIET)
     except re2.error:
         return set()
     return {name for name in names if compiled.search(name)}

@@ -41,10 +41,12 @@ def test_a_hyper_node_holds_what_its_members_hold() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "(a" * 200, "(?P<x>"])
-def test_a_pattern_that_is_none_matches_nothing(pattern: str) -> None:
-    assert (
-        hyper_node_records([_hyper_node("odd", 1, _nodes(pattern))], _NODES)["odd"].nodes == set()
-    )
+def test_a_pattern_that_is_none_matches_nothing_and_prints_nothing(
+    pattern: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    odd = hyper_node_records([_hyper_node("odd", 1, _nodes(pattern))], _NODES)["odd"]
+    assert odd.nodes == set()
+    assert capfd.readouterr().err == ""
 
 
 def test_hyper_nodes_that_contain_each_other_are_no_circle() -> None:

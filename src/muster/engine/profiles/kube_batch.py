@@ -39,16 +39,19 @@ plugin.drf.joborder: "true"
 """
 """What v0.2 did where nothing was configured; `DEFAULT_CONF` is what later ones do."""
 
-_NAMES = ("conformance", "drf", "nodeorder", "predicates", "priority", "proportion")
-_GANG = "muster.engine.tiers.plugins.gang"
-_SHARED = {name: PLUGINS[name] for name in (*_NAMES, "dynamicresources")}
+_NAMES = ("conformance", "drf", "nodeorder", "predicates", "priority")
+_OWN = "muster.engine.tiers.plugins"
+_SHARED = {
+    **{name: PLUGINS[name] for name in (*_NAMES, "dynamicresources")},
+    "proportion": f"{_OWN}.proportion:CarefulProportion",
+}
 _VOLCANO = "only Volcano has it; use --profile volcano"
 
 KUBE_BATCH = Profile(
     name="kube-batch",
     scheduler_name="kube-batch",
     default_conf=DEFAULT_CONF,
-    plugins=MappingProxyType({**_SHARED, "gang": f"{_GANG}:LooseGang"}),
+    plugins=MappingProxyType({**_SHARED, "gang": f"{_OWN}.gang:LooseGang"}),
     actions=MappingProxyType(
         {name: ACTIONS[name] for name in ("allocate", "backfill", "preempt", "reclaim")}
     ),
@@ -68,7 +71,7 @@ KUBE_BATCH_02 = replace(
     KUBE_BATCH,
     name="kube-batch-0.2",
     default_conf=FLAT_CONF,
-    plugins=MappingProxyType({**_SHARED, "gang": f"{_GANG}:EarlyGang"}),
+    plugins=MappingProxyType({**_SHARED, "gang": f"{_OWN}.gang:EarlyGang"}),
     namespaces_are_queues=True,
     default_queue="",
     groups_bare_pods=False,

@@ -7,11 +7,14 @@
 | allocatable, preemptive, job and sub-job ready | all must agree |
 | job pipelined, enqueueable | a reject decides; a permit decides for its tier and those behind it |
 | starving | all of the first tier that has something to say |
-| preemptable, reclaimable, evictable | all of a tier must name a victim; the first tier decides |
+| preemptable, evictable | all of a tier must name a victim; the first tier decides |
+| reclaimable | all must name a victim, of all tiers; each is asked about who is left |
 | hyper nodes | the first that says something |
 
 Volcano asks the next tier where one names nobody, so that a veto of `gang` is none and reclaim
-tears running gangs; kube-batch does not. Here a veto is final for both.
+tears running gangs; kube-batch does not. Here a veto is final for both. Neither asks `proportion`,
+which stands in the second tier of their own confs, when `gang` of the first names somebody: reclaim
+then takes from who has no more than it deserves, who takes it back, for ever. Here all are asked.
 """
 
 import math
@@ -291,7 +294,13 @@ class Tiers:
         return self._named("preemptable", candidates, lambda p: p.preemptable(task, candidates))
 
     def reclaimable(self, task: int, candidates: Sequence[int]) -> list[int]:
-        return self._named("reclaimable", candidates, lambda p: p.reclaimable(task, candidates))
+        """Whom all name, each asked about those that the plugins before it left."""
+        named, is_decided = list(candidates), False
+        for plugin in self._asked("reclaimable"):
+            answer = plugin.reclaimable(task, named)
+            if answer is not None:
+                named, is_decided = _agreed(named, [answer]), True
+        return named if is_decided else []
 
     def evictable(self, action: str, job: int, candidates: Sequence[int]) -> list[int]:
         return self._named("evictable", candidates, lambda p: p.evictable(action, job, candidates))
@@ -308,8 +317,7 @@ class Tiers:
         for _, tier in groupby(self.speakers(hook), key=lambda pair: pair[0]):
             answers = [answer for _, plugin in tier if (answer := ask(plugin)) is not None]
             if answers:
-                agreed = set.intersection(*(set(answer) for answer in answers))
-                return [task for task in candidates if task in agreed]
+                return _agreed(candidates, answers)
         return []
 
     def victim_tasks(self, tasks: Sequence[int]) -> list[int]:
@@ -373,6 +381,12 @@ class Tiers:
             for name, score in plugin.hyper_node_scores(part, names).items():
                 scores[name] += score
         return scores
+
+
+def _agreed(candidates: Sequence[int], answers: Sequence[Sequence[int]]) -> list[int]:
+    """Whom all name, in the order of the candidates."""
+    agreed = set.intersection(*(set(answer) for answer in answers))
+    return [task for task in candidates if task in agreed]
 
 
 def _sign(order: float) -> int:

@@ -16,7 +16,7 @@ from muster.engine.tiers.hyper_nodes import CLUSTER, HyperNodes
 from muster.model.batch_terms import GroupTerms, NearnessWish, PodTerms, QueueTerms, SubGroupPolicy
 from muster.model.status import TaskStatus, mask
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
-from muster.numerics.axis import PODS
+from muster.numerics.axis import GPU, PODS, QUEUE_GPU
 
 _S = TaskStatus
 HELD = frozenset({_S.ALLOCATED, _S.BINDING, _S.BOUND, _S.RUNNING})
@@ -155,14 +155,24 @@ class Groups:
 
     def charges(self, tasks: Rows) -> Ints:
         """The same of many: int64[len(tasks), R]. What a pod needs only while it starts is its
-        node's, not its queue's, business.
+        node's, not its queue's, business; parts of GPUs are its queue's as well as its GPUs'.
         """
-        amounts: Ints = self.request[self.snapshot.tasks.shape[tasks]]
+        shape = self.snapshot.tasks.shape[tasks]
+        amounts: Ints = self.request[shape]
         index, apart = self._charged_apart
         if len(apart):
             at = index[tasks]
             amounts[at >= 0] = apart[at[at >= 0]]
+        if self._parts_of_gpus.any():
+            amounts[:, GPU] += self._parts_of_gpus[shape]
         return amounts
+
+    @cached_property
+    def _parts_of_gpus(self) -> Ints:
+        """What shapes that share GPUs ask of them: int64[S]. Memory counts by the smallest GPU."""
+        demand = self.snapshot.demand
+        parts: Ints = np.where(demand.sharing >= 0, demand.queue_units[:, QUEUE_GPU], 0)
+        return parts
 
     def charge_of(self, tasks: Iterable[int] | Rows) -> Ints:
         """All of them together."""

@@ -63,7 +63,8 @@ class JobsByQueue:
     def pop_job(self, queue: int) -> int:
         """The job that is first now. What others got since can only have moved one back."""
         heap = self._heaps[queue]
-        while self._tiers.job_keys_move and len(heap) > 1:
+        # Once for each job: a key that is no number is not even as small as itself.
+        for _ in range(len(heap) if self._tiers.job_keys_move else 0):
             key, job = heap[0]
             now = self._tiers.job_key(job)
             if now <= key:

@@ -9,7 +9,7 @@ from muster.engine.config.conf import SchedulerConf
 from muster.engine.config.reader import ConfigError
 from muster.engine.profiles.known import parse_for, profile_of
 from muster.engine.profiles.kube_batch import FLAT_CONF
-from muster.engine.registry import build_policy
+from muster.engine.registry import build_actions, build_policy
 
 
 def _read(text: str, profile: str = "volcano") -> SchedulerConf:
@@ -24,9 +24,19 @@ def test_without_a_file_volcano_admits_allocates_and_backfills() -> None:
 
 
 @pytest.mark.row(143)
-def test_any_order_of_actions_is_accepted() -> None:
-    text = 'actions: "allocate, backfill, preempt, reclaim"\ntiers:\n- plugins: [{name: gang}]\n'
-    assert _read(text, "kube-batch").actions == ("allocate", "backfill", "preempt", "reclaim")
+@pytest.mark.parametrize("profile", ["volcano", "kube-batch", "kube-batch-0.2"])
+@pytest.mark.parametrize(
+    "actions",
+    [
+        ("allocate", "backfill", "preempt", "reclaim"),
+        ("reclaim", "preempt", "backfill", "allocate"),
+    ],
+)
+def test_any_order_of_actions_is_accepted_and_kept(profile: str, actions: tuple[str, ...]) -> None:
+    text = f'actions: "{", ".join(actions)}"\ntiers:\n- plugins: [{{name: gang}}]\n'
+    conf = _read(text, profile)
+    assert conf.actions == actions
+    assert tuple(name for name, _ in build_actions(conf, profile_of(profile))) == actions
 
 
 @pytest.mark.row(118, 119, 120, 126)

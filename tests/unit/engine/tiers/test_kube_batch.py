@@ -1,7 +1,8 @@
 """kube-batch's own rules, where Volcano's are others."""
 
 import pytest
-from tests.support.batch import Batch, bound, evicted
+from msgspec.structs import replace
+from tests.support.batch import GIB, Batch, bound, evicted
 
 from muster.engine.profiles.kube_batch import FLAT_CONF
 
@@ -100,6 +101,83 @@ def test_without_its_switch_drf_orders_no_jobs() -> None:
 
     assert first(FLAT_CONF) == ["rich-0"]
     assert first(FLAT_CONF.replace('plugin.drf.joborder: "true"\n', "")) == ["has-3"]
+
+
+@pytest.mark.row(119, 126)
+def test_without_its_switch_priority_orders_no_tasks() -> None:
+    def first(conf: str) -> list[str]:
+        told = Batch().node("n1", 1).queue("a").gang("g", "a", 1, waiting=2)
+        record = told.tasks[-1]
+        assert record.terms is not None
+        told.tasks[-1] = replace(record, terms=replace(record.terms, priority=9))
+        return bound(told.run(conf, "kube-batch-0.2"))
+
+    assert first(FLAT_CONF) == ["g-1"]
+    assert first(FLAT_CONF.replace('plugin.priority.taskorder: "true"\n', "")) == ["g-0"]
+
+
+@pytest.mark.row(120, 126)
+def test_drf_takes_from_larger_shares_until_they_are_no_larger() -> None:
+    def gone(conf: str) -> list[str]:
+        told = Batch().node("n1", 4).queue("a").gang("rich", "a", 0, on=["n1"] * 4)
+        return evicted(told.gang("poor", "a", 0, waiting=4).run(conf, "kube-batch-0.2"))
+
+    assert len(gone(FLAT_CONF)) == 2
+    only_gang = FLAT_CONF.replace('plugin.drf.preemptable: "true"\n', "")
+    assert len(gone(only_gang)) == 4, "without its switch nothing but gang has a say"
+
+
+@BOTH
+@pytest.mark.row(122)
+def test_of_two_queues_the_one_that_has_less_of_its_due_is_served_first(
+    profile: str, conf: str
+) -> None:
+    """a is owed memory still, so it may go on, but has all of the CPUs that it is due."""
+    told = Batch().node("n1", 4).queue("a").queue("b")
+    told.gang("holds", "a", 0, on=["n1"] * 3)
+    told.gang("older", "a", 0, waiting=1, request={"memory": GIB}).gang("newer", "b", 0, waiting=1)
+    assert bound(told.run(conf, profile)) == ["newer-0"]
+
+
+@BOTH
+@pytest.mark.row(122)
+def test_queues_get_of_a_full_cluster_what_their_weights_say(profile: str, conf: str) -> None:
+    told = Batch().node("n1", 8).queue("a", weight=3).queue("b")
+    told.gang("one", "b", 0, waiting=8).gang("three", "a", 0, waiting=8)
+    started = [name.partition("-")[0] for name in bound(told.run(conf, profile))]
+    assert (started.count("three"), started.count("one")) == (6, 2)
+
+
+@BOTH
+@pytest.mark.row(122)
+def test_only_queues_that_hold_more_than_their_due_lose_something(profile: str, conf: str) -> None:
+    """c holds twice its due, a no more than its own, though its nodes come first."""
+    told = Batch().queue("a").queue("b").queue("c")
+    for number in range(9):
+        told.node(f"n{number}", 1)
+    told.gang("even", "a", 0, on=["n0", "n1", "n2"], waiting=5)
+    told.gang("much", "c", 0, on=[f"n{number}" for number in range(3, 9)])
+    gone = evicted(told.gang("new", "b", 0, waiting=3).run(conf, profile))
+    assert [name.partition("-")[0] for name in gone] == ["much"] * 3
+
+
+@BOTH
+@pytest.mark.row(122)
+def test_what_one_queue_reclaimed_is_not_taken_back_by_the_other(profile: str, conf: str) -> None:
+    """Of three CPUs two queues deserve one and a half each: one of them gets the odd one."""
+    holds, went = {"a": 3, "b": 0}, []
+    for _ in range(4):
+        told = Batch().queue("a").queue("b").node("n1", 3)
+        for name, running in holds.items():
+            told.gang(name, name, 0, on=["n1"] * running, waiting=3 - running)
+        result = told.run(conf, profile)
+        victims = [evict.job.removeprefix("ns/") for evict in result.plan.evictions]
+        starts = [bind.task[0] for bind in result.plan.binds]
+        starts += [nomination.task[0] for nomination in result.plan.nominations]
+        went.append(len(victims))
+        holds = {q: n - victims.count(q) + starts.count(q) for q, n in holds.items()}
+    assert went == [1, 0, 0, 0]
+    assert holds == {"a": 2, "b": 1}
 
 
 @BOTH

@@ -1,14 +1,22 @@
 """What was seen to go wrong in kube-batch and Volcano goes right here."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.support.batch import Batch, bound, evicted
+from tests.support.batch import Batch, bound, evicted, where
 
+from muster.engine.hooks import Plugin, SessionPlugin, View
 from muster.engine.profiles.volcano import DEFAULT_CONF
+from muster.engine.tiers.rules import TieredPlugin
+from muster.model.batch_terms import HyperNodeRecord, NearnessWish
+from muster.model.cluster_objects import DisruptionAllowance
 from muster.model.public_reasons import code_of, public_reason
 from muster.model.reason_codes import Code
+from muster.model.selectors import LabelSelector, Operator, Requirement
+from muster.model.status import TaskStatus
 
 _HIERARCHY = """
 actions: "enqueue, allocate"
@@ -247,3 +255,146 @@ def test_the_probe_of_rigid_and_elastic_victims_of_many_jobs() -> None:
         assert len(evicted(result)) == gone, (action, minimum)
         whole = {one.job for one in result.plan.evictions}
         assert minimum == 1 or len(whole) * 10 == gone, "no gang is cut"
+
+
+@dataclass
+class _Names:
+    """A plugin that names these victims and no others."""
+
+    name: str
+    victims: tuple[str, ...]
+
+    def open(self, view: View) -> SessionPlugin:
+        return _Named(view, self.victims)
+
+
+class _Named(TieredPlugin):
+    def __init__(self, view: View, victims: tuple[str, ...]) -> None:
+        self._tasks, self._victims = view.snapshot.tasks.records, victims
+
+    def preemptable(self, task: int, candidates: Sequence[int]) -> list[int]:
+        return [each for each in candidates if self._tasks[each].uid in self._victims]
+
+    reclaimable = preemptable
+
+
+@pytest.mark.parametrize("profile", ["volcano", "kube-batch"])
+@pytest.mark.parametrize(("action", "queue"), [("preempt", "a"), ("reclaim", "b")])
+@pytest.mark.parametrize(
+    ("answers", "gone"),
+    [
+        ([("a-0",), ("b-0",), ("a-0", "b-0")], []),
+        ([("a-0",), ("a-0", "b-0")], ["a-0"]),
+        ([(), ("a-0", "b-0")], []),
+    ],
+    ids=["{a},{b},{a,b}", "{a},{a,b}", "nobody,{a,b}"],
+)
+def test_who_is_not_named_by_all_stays(
+    profile: str, action: str, queue: str, answers: list[tuple[str, ...]], gone: list[str]
+) -> None:
+    """Volcano makes {a,b} of the first and of the last."""
+    conf = f"actions: {action}\ntiers:\n- plugins: [{{name: priority}}]\n"
+    conf += "- plugins: [{name: gang}, {name: predicates}]\n"
+    if profile == "kube-batch":
+        conf = conf.replace("{name: predicates}", "{name: predicates}, {name: conformance}")
+    told = Batch().node("n1", 2).queue("a").queue("b")
+    told.gang("a", "a", 0, on=["n1"]).gang("b", "a", 0, on=["n1"])
+    told.gang("new", queue, 1, waiting=1, priority=10)
+    named: list[Plugin] = [_Names(f"says-{at}", said) for at, said in enumerate(answers)]
+    assert evicted(told.run(conf, profile, plugins=named)) == gone
+
+
+@pytest.mark.parametrize("profile", ["volcano", "kube-batch"])
+@pytest.mark.parametrize(("action", "queue"), [("preempt", "a"), ("reclaim", "b")])
+def test_victims_that_are_not_enough_stay(profile: str, action: str, queue: str) -> None:
+    """The first kube-batch evicted them where no node has GPUs, and crashed."""
+    told = Batch().node("n1", 4).queue("a").queue("b")
+    told.gang("low", "a", 0, on=["n1"] * 2)
+    told.gang("large", queue, 1, waiting=1, cpus=8, priority=10)
+    result = told.run(_RECLAIM.replace("reclaim", action), profile)
+    assert (evicted(result), bound(result)) == ([], [])
+
+
+@pytest.mark.parametrize("profile", ["volcano", "kube-batch"])
+def test_who_is_done_counts_in_his_gang(profile: str) -> None:
+    """The first kube-batch forgot pods that had ended, and then their gang."""
+    told = Batch().node("n1", 1).queue("a").gang("g", "a", 2, on=["n1"], waiting=1)
+    told.tasks[0] = replace(told.tasks[0], status=TaskStatus.SUCCEEDED)
+    conf = "actions: allocate\ntiers:\n- plugins: [{name: gang}, {name: predicates}]\n"
+    assert bound(told.run(conf, profile)) == ["g-1"]
+
+
+def _racks(told: Batch) -> Batch:
+    """Two racks of two nodes with two CPUs each, and the row of both."""
+    racks = {"east": ["n0", "n1"], "west": ["n2", "n3"]}
+    found = {
+        name: HyperNodeRecord(name, 1, frozenset(nodes), parent="row")
+        for name, nodes in racks.items()
+    }
+    row = frozenset(node for nodes in racks.values() for node in nodes)
+    for node in sorted(row):
+        told.node(node, 2)
+    return told.seen(hyper_nodes={**found, "row": HyperNodeRecord("row", 2, row)})
+
+
+_NEAR = """
+actions: "allocate"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: predicates}, {name: network-topology-aware}]
+"""
+
+
+def test_a_gang_that_goes_for_a_rack_goes_whole_also_what_of_it_is_elsewhere() -> None:
+    """Volcano takes the members inside the rack, and leaves a cut gang outside."""
+    told = _racks(Batch().queue("a"))
+    told.gang("wide", "a", 4, on=["n0", "n1", "n2", "n3"])
+    told.gang("more", "a", 2, on=["n0", "n2"], priority=20)
+    near = {"nearness": NearnessWish(1)}
+    told.gang("new", "a", 3, waiting=3, priority=10, terms=near, min_cpus=3)
+    gone = evicted(told.run(_NEAR.replace("allocate", "gangpreempt")))
+    assert gone == ["wide-0", "wide-1", "wide-2", "wide-3"]
+
+
+def test_what_one_gang_got_of_a_rack_counts_for_the_next_of_the_same_cycle() -> None:
+    """Volcano goes by what racks had free when the session began."""
+    told, near = _racks(Batch().queue("a")), {"nearness": NearnessWish(1)}
+    for name in ("one", "two"):
+        told.gang(name, "a", 4, waiting=4, terms=near, min_cpus=4)
+    places = where(told.run(_NEAR))
+    racks = {name: {places[f"{name}-{at}"] for at in range(4)} for name in ("one", "two")}
+    assert sorted(map(sorted, racks.values())) == [["n0", "n1"], ["n2", "n3"]]
+
+
+def test_what_queues_below_one_got_counts_for_it_in_the_same_cycle() -> None:
+    """Volcano compares the shares that subtrees had when the session began."""
+    told = Batch().node("n1", 6).queue("root")
+    for name, leaves in (("a", ("a1", "a2")), ("b", ("b1",))):
+        told.queue(name, parent="root", deserved={"cpu": 3})
+        for leaf in leaves:
+            told.queue(leaf, parent=name)
+            for number in range(6):
+                told.gang(f"{leaf}-{number}", leaf, 1, waiting=1)
+    started = bound(told.run(_HIERARCHY))
+    assert [sum(one.startswith(name) for one in started) for name in ("a", "b")] == [3, 3]
+
+
+def test_a_pod_that_no_budget_covers_may_go_though_it_has_no_labels() -> None:
+    """Volcano's pdb spares it."""
+    told = Batch().node("n1", 2).queue("a")
+    told.gang("bare", "a", 0, on=["n1"]).gang("kept", "a", 0, on=["n1"], labels={"app": "kept"})
+    allowance = DisruptionAllowance(
+        "ns", LabelSelector((Requirement("app", Operator.IN, ("kept",)),)), 0
+    )
+    told.seen(disruption_allowances={"ns/budget": allowance})
+    told.gang("new", "a", 1, waiting=1, priority=10)
+    conf = _PREEMPT.replace("- name: conformance", "- name: pdb")
+    assert evicted(told.run(conf)) == ["bare-0"]
+
+
+@pytest.mark.parametrize("is_fifo", [True, False])
+def test_who_cannot_start_keeps_nobody_behind_him_from_starting(is_fifo: bool) -> None:
+    """Of a queue's dequeueStrategy nothing follows, as in Volcano."""
+    told = Batch().node("n1", 2).queue("a", is_fifo=is_fifo)
+    told.gang("large", "a", 4, waiting=4, priority=10).gang("small", "a", 2, waiting=2)
+    assert bound(told.run(DEFAULT_CONF)) == ["small-0", "small-1"]

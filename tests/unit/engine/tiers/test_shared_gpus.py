@@ -1,7 +1,7 @@
 """Pods that share GPUs, by Volcano's and kube-batch's words: they get GPUs, not only nodes."""
 
 import pytest
-from tests.support.batch import Batch, evicted
+from tests.support.batch import Batch, bound, evicted
 
 from muster.model.records import GpuKind, GpuRequest
 from muster.testing.invariants import broken
@@ -49,8 +49,26 @@ def test_a_part_of_a_gpu_is_had_when_a_tenant_has_gone_for_it(
 
 @pytest.mark.parametrize(("profile", "action", "queue"), CASES)
 def test_nobody_stays_on_a_gpu_that_was_given_away(profile: str, action: str, queue: str) -> None:
-    """Both tenants have to go, though the node has CPU for all three."""
+    """Both tenants have to go, though the node has CPU for all three, and nobody asks what is due:
+    that would be half of the GPU.
+    """
     made = full(queue).gang("new", "a", 1, waiting=1, priority=10, gpu=ALL)
-    result = made.run(TIERS.format(action=action), profile)
+    conf = TIERS.format(action=action).replace("{name: proportion}, ", "")
+    result = made.run(conf, profile)
     assert evicted(result) == ["one-0", "two-0"]
     assert broken(made.records(), result.plan) == []
+
+
+@pytest.mark.parametrize("plugin", ["proportion", "capacity"])
+def test_parts_of_gpus_count_in_what_a_queue_may_hold(plugin: str) -> None:
+    made = Batch().queue("a", capability={"gpu": 1}).queue("b")
+    made.node("n0", 64, has={"gpu": 2000}, gpu_memory_mib=80_000)
+    made.gang("half", "a", 0, waiting=4, gpu=HALF)
+    conf = TIERS.format(action="allocate").replace("proportion", plugin)
+    assert len(bound(made.run(conf, "volcano"))) == 2
+
+
+@pytest.mark.parametrize("profile", ["kube-batch", "volcano"])
+def test_nobody_reclaims_more_of_a_gpu_than_is_due(profile: str) -> None:
+    made = full("b").gang("new", "a", 1, waiting=1, gpu=ALL)
+    assert evicted(made.run(TIERS.format(action="reclaim"), profile)) == []

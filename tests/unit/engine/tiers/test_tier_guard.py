@@ -11,6 +11,7 @@ from muster.engine.cycle import CycleResult
 from muster.engine.hooks import SessionPlugin, View
 from muster.engine.tiers.rules import Rules, TieredPlugin, Vote
 from muster.engine.tiers.safe_answers import _CONCERNED, _SAFE
+from muster.numerics.arrays import Floats, Rows
 
 _CONF = """
 actions: "enqueue, allocate, preempt, reclaim"
@@ -153,3 +154,28 @@ def test_a_plugin_that_fails_on_victims_spares_them(hook: str) -> None:
 def test_there_is_a_rule_for_every_question() -> None:
     asked = {name for name, made in vars(TieredPlugin).items() if callable(made)}
     assert asked == set(_CONCERNED) == set(_SAFE)
+
+
+def test_an_order_of_jobs_that_is_no_number_is_an_order_all_the_same() -> None:
+    asked = 0
+
+    class Unordered(TieredPlugin):
+        job_keys_move = True
+
+        def job_keys(self, jobs: Rows) -> Floats:
+            nonlocal asked
+            asked += 1
+            return np.full((len(jobs), 1), np.nan if asked < 1000 else 0.0)
+
+    @dataclass(frozen=True)
+    class Orders:
+        name: ClassVar[str] = "orders"
+
+        def open(self, view: View) -> SessionPlugin:
+            return Unordered()
+
+    told = Batch().node("n1", 4).queue("q")
+    for name in ("one", "three", "two"):
+        told.gang(name, "q", 1, waiting=1)
+    assert bound(told.run(_CONF, plugins=[Orders()])) == ["one-0", "three-0", "two-0"]
+    assert asked < 1000, "it does not go round and round"

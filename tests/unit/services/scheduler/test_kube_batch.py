@@ -449,3 +449,45 @@ def test_predicates_hold_in_the_dialect_and_have_no_switch(spec: Body, of_node: 
         assert started == (set() if of_node else {"fits"})
 
     virtually(run())
+
+
+@pytest.mark.parametrize("profile", [OLD, LATER])
+@pytest.mark.parametrize(
+    "change",
+    [{"unschedulable": True}, {"taints": [_TAINT]}, {"labels": {"disk": "hdd"}}],
+    ids=["cordon", "taint", "label"],
+)
+def test_a_change_of_a_node_that_leaves_its_room_alone_counts_at_once(
+    profile: ProfileName, change: Body
+) -> None:
+    """The first kube-batch heard of a node again when its allocatable amounts changed."""
+
+    async def run() -> None:
+        wants = {"nodeSelector": {"disk": "ssd"}}
+        where = namespace("team") if profile is OLD else queue("team")
+        made = world(profile, where, group(queue="team"))
+        made.show(node("n1", labels={"disk": "ssd"}))
+        made.show(node("n1", **{"labels": {"disk": "ssd"}, **change}), member("p", spec=wants))
+        assert (await made.loop.cycle()).plan.binds == ()
+        made.show(node("n1", labels={"disk": "ssd"}))
+        assert [bind.task for bind in (await made.loop.cycle()).plan.binds] == ["p"]
+
+    virtually(run())
+
+
+def test_what_a_group_shows_already_is_not_written_again() -> None:
+    """kube-batch wrote the status of every group in every cycle."""
+
+    async def run() -> None:
+        told = group(minMember=2, queue="q")
+        made = world(LATER, queue("q"), told, member("p"))
+        async with made.writing():
+            await made.loop.cycle()
+            await made.settle()
+            ((_, _, patch),) = made.server.written("/podgroups/")
+            made.show({**told, "status": patch["status"]}, node("n2"))
+            await made.loop.cycle()
+            await made.settle()
+        assert len(made.server.written("/podgroups/")) == 1
+
+    virtually(run())

@@ -8,7 +8,7 @@ from muster.engine.hooks import SessionPlugin, View, WithoutArguments
 from muster.engine.tiers.plugins.queue_book import QueueBook, share
 from muster.engine.tiers.rules import Rules, TieredPlugin, Vote
 from muster.model.ledger import Entries
-from muster.numerics.arrays import Ints
+from muster.numerics.arrays import Bools, Ints
 
 
 class Proportion(WithoutArguments):
@@ -18,6 +18,17 @@ class Proportion(WithoutArguments):
 
     def open(self, view: View) -> SessionPlugin:
         return _ByWeight()
+
+
+class CarefulProportion(WithoutArguments):
+    """That of kube-batch: no queue is cut below what it deserves. There a queue may go beyond its
+    due for a job that needs it, so that a last victim too many would be taken back for ever.
+    """
+
+    name = "proportion"
+
+    def open(self, view: View) -> SessionPlugin:
+        return _KeepsWhatItDeserves()
 
 
 class _ByWeight(TieredPlugin):
@@ -59,15 +70,19 @@ class _ByWeight(TieredPlugin):
     preemptive = allocatable
 
     def reclaimable(self, task: int, candidates: Sequence[int]) -> list[int]:
-        snapshot, left = self._groups.snapshot, dict[int, Ints]()
-        counts, victims = self._book.counts, []
+        snapshot, left, victims = self._groups.snapshot, dict[int, Ints](), []
         for candidate in candidates:
             queue = int(snapshot.jobs.queue[snapshot.tasks.job[candidate]])
             held = left.setdefault(queue, self._book.allocated[queue].copy())
-            if (held > self.deserved[queue])[counts].any():
-                held -= self._groups.task_charge(candidate)
+            charge = self._groups.task_charge(candidate)
+            if self._may_lose(queue, held, charge):
+                held -= charge
                 victims.append(candidate)
         return victims
+
+    def _may_lose(self, queue: int, held: Ints, charge: Ints) -> bool:
+        """Whether a queue that holds so much may lose a task."""
+        return bool((held > self.deserved[queue])[self._book.counts].any())
 
     def job_enqueueable(self, job: int) -> Vote:
         queue = int(self._groups.snapshot.jobs.queue[job])
@@ -81,6 +96,18 @@ class _ByWeight(TieredPlugin):
     def job_enqueued(self, job: int) -> None:
         queue = int(self._groups.snapshot.jobs.queue[job])
         self._book.inqueue[queue] += self._book.min_resources(job)
+
+
+class _KeepsWhatItDeserves(_ByWeight):
+    def begin(self, tiers: Rules) -> None:
+        super().begin(tiers)
+        lacks = (self.deserved < self._book.request).any(axis=0)
+        self._is_scarce: Bools = np.asarray(lacks & self._book.counts)
+        """Of what somebody gets less than he asks for. Of the rest all deserve what they hold."""
+
+    def _may_lose(self, queue: int, held: Ints, charge: Ints) -> bool:
+        keeps_its_due = held - charge >= self.deserved[queue]
+        return bool(keeps_its_due[self._is_scarce].all() and charge[self._is_scarce].any())
 
 
 def deserved_by_weight(book: QueueBook, capability: Ints) -> Ints:
