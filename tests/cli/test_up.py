@@ -143,17 +143,23 @@ def test_ctrl_c_while_kernels_are_prepared_ends_without_a_traceback(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("module", "code"), [("hashlib", -signal.SIGINT), ("typer", -signal.SIGINT), ("numba", 130)]
+    ("module", "code"),
+    [
+        ("enum", -signal.SIGINT),
+        ("hashlib", -signal.SIGINT),
+        ("typer", -signal.SIGINT),
+        ("numba", 130),
+    ],
 )
 def test_ctrl_c_while_the_program_is_still_importing_ends_it_without_a_word(
     module: str, code: int, tmp_path: Path
 ) -> None:
     """Before its command is known the system ends it; from then on it ends itself."""
     program = (
-        "import os, signal, sys\n"
+        "import os, sys\n"
         "class Interrupt:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), {int(signal.SIGINT)})\n"
         "sys.meta_path.insert(0, Interrupt())\n"
         f"sys.argv = ['muster', 'up', '--once', '--nodes', '0', '--kubeconfig', '{tmp_path}/k']\n"
         "from muster.cli.entry import main\n"
