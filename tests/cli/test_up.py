@@ -233,6 +233,19 @@ def test_a_scheduler_configuration_that_cannot_be_used_is_named_with_its_key(
     assert "Traceback" not in ended.stderr
 
 
+def test_the_pages_of_a_scheduler_are_on_another_port_where_somebody_has_the_usual_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        usual = other.getsockname()[1]
+        monkeypatch.setitem(laptop.PAGE_ADDRESSES, "scheduler", f":{usual}")
+        found = laptop._pages_port(None)
+        assert found not in (0, usual)
+        with pytest.raises(laptop.CannotStart, match="--pages-port"):
+            laptop._pages_port(usual)
+    assert laptop._pages_port(None) == usual
+
+
 def test_a_port_in_use_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
