@@ -137,6 +137,21 @@ def test_shapes_are_of_the_jobs_that_were_asked_for(
     assert _run(server, "jobs", "--shapes", "--state", "running").exit_code == 2
 
 
+def test_parts_of_a_gpu_are_not_rounded_away_in_the_table_of_queues() -> None:
+    records = make.cluster(
+        make.node("n1", gpu=1),
+        make.queue("whole", quota_gpu=1),
+        make.queue("small", quota_gpu=0.03, parent="whole"),
+        make.gang("notebook", 1, gpu=0.25, queue="small", nodes=("n1",)),
+    )
+    with served(records, "company") as address:
+        rows = [line.split() for line in _printed(address, "queues").splitlines()]
+    assert [row[:4] for row in rows[1:]] == [
+        ["whole", "1", "0.25", "0.25"],
+        ["small", "0.03", "0.25", "0.25"],
+    ]
+
+
 def test_queues_and_nodes_are_chosen_by_labels_too(server: str) -> None:
     assert _printed(server, "queues", "-l", "app=vision", "-o", "name") == "vision\n"
     assert _printed(server, "nodes", "--each", "-l", "rack in (r2)", "-o", "name") == "n3\n"

@@ -143,17 +143,23 @@ def test_ctrl_c_while_kernels_are_prepared_ends_without_a_traceback(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("module", "code"), [("hashlib", -signal.SIGINT), ("typer", -signal.SIGINT), ("numba", 130)]
+    ("module", "code"),
+    [
+        ("enum", -signal.SIGINT),
+        ("hashlib", -signal.SIGINT),
+        ("typer", -signal.SIGINT),
+        ("numba", 130),
+    ],
 )
 def test_ctrl_c_while_the_program_is_still_importing_ends_it_without_a_word(
     module: str, code: int, tmp_path: Path
 ) -> None:
     """Before its command is known the system ends it; from then on it ends itself."""
     program = (
-        "import os, signal, sys\n"
+        "import os, sys\n"
         "class Interrupt:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), {int(signal.SIGINT)})\n"
         "sys.meta_path.insert(0, Interrupt())\n"
         f"sys.argv = ['muster', 'up', '--once', '--nodes', '0', '--kubeconfig', '{tmp_path}/k']\n"
         "from muster.cli.entry import main\n"
@@ -225,6 +231,19 @@ def test_a_scheduler_configuration_that_cannot_be_used_is_named_with_its_key(
     assert str(conf) in ended.stderr
     assert "action" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_the_pages_of_a_scheduler_are_on_another_port_where_somebody_has_the_usual_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        usual = other.getsockname()[1]
+        monkeypatch.setitem(laptop.PAGE_ADDRESSES, "scheduler", f":{usual}")
+        found = laptop._pages_port(None)
+        assert found not in (0, usual)
+        with pytest.raises(laptop.CannotStart, match="--pages-port"):
+            laptop._pages_port(usual)
+    assert laptop._pages_port(None) == usual
 
 
 def test_a_port_in_use_is_an_error_that_names_the_flag(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.support.kube_lab import on_kube
-from tests.support.lab import POD, POD_GROUP, QUEUE, InWorld, Lab, Setting, in_lab, pod_body
+from tests.support.lab import JOB, POD, POD_GROUP, QUEUE, InWorld, Lab, Setting, in_lab, pod_body
 
 from muster.api.meta import Key
 from muster.client.errors import ApiError
@@ -66,6 +66,22 @@ def test_when_the_webhooks_are_down_only_our_own_pods_are_refused(
             await lab.create(POD, pod_body("ours"))
 
     on_kube(product_plane, scenario)
+
+
+def test_who_may_not_use_a_queue_is_told_so_at_the_pod_without_our_request() -> None:
+    async def scenario(lab: Lab) -> None:
+        metadata = {"name": "closed", "annotations": {"kai.scheduler/namespaces": "team"}}
+        resources = {name: {"quota": 1, "limit": -1} for name in ("gpu", "cpu", "memory")}
+        await lab.create(QUEUE, {"metadata": metadata, "spec": {"resources": resources}})
+        # The pod names no queue: its Job does, and its group is refused.
+        spec = {**pod_body("")["spec"], "restartPolicy": "Never"}
+        job = {"metadata": {"name": "stranger", "labels": {"kai.scheduler/queue": "closed"}}}
+        await lab.create(JOB, {**job, "spec": {"template": {"spec": spec}}})
+        await lab.laptop.settled()
+        (said,) = await lab.messages("PodGrouperWarning")
+        assert said.startswith("spec.queue: queue closed is not open to namespace default; name ")
+
+    in_lab(scenario)
 
 
 def test_queues_that_cannot_be_served_are_refused_with_the_field_and_the_fix(

@@ -49,6 +49,24 @@ def test_the_rule_of_the_guide_makes_gangs_of_a_custom_kind() -> None:
     in_lab(scenario)
 
 
+def test_a_pod_whose_owner_may_not_be_read_is_told_which_queue_pays_for_it() -> None:
+    _, _, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
+
+    async def scenario(lab: Lab) -> None:
+        await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))
+        (run,) = await apply(lab, workload)
+        pod = _pod(run, "bert-leader", "leader")
+        pod["metadata"]["labels"].pop("kai.scheduler/queue")
+        await lab.create(POD, pod)
+        await lab.laptop.settled()
+        (said,) = await lab.messages("PodGrouperWarning", "bert-leader")
+        assert said.startswith(
+            "it is charged to queue default-queue: the pod grouper may not read TrainingRun bert"
+        )
+
+    in_lab(scenario)
+
+
 def test_a_bad_rule_is_an_event_on_the_config_map_and_the_other_rules_apply() -> None:
     async def scenario(lab: Lab) -> None:
         await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))

@@ -8,6 +8,9 @@ a sentence about it; `docs/reference/names.md` is made from these sentences.
 from dataclasses import dataclass
 from typing import Final
 
+STOCK_SCHEDULER: Final = "default-scheduler"
+"""That of Kubernetes itself: whose pods name none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Names:

@@ -5,9 +5,6 @@ back, and an exception would come out of the middle of somebody's import. So not
 here, nor in the packages above, before the system is left to end it.
 """
 
-import signal
-from importlib import import_module
-
 _COMPLETES = "_MUSTER_COMPLETE"
 """Set by a shell that asks for words."""
 _NO_FILES = ":4"
@@ -15,13 +12,13 @@ _NO_FILES = ":4"
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _leave_ctrl_c_to_the_system()
     _run()
 
 
 def kubectl() -> None:
     """`kubectl muster`: the same program by another name."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _leave_ctrl_c_to_the_system()
     _run("kubectl muster")
 
 
@@ -47,8 +44,16 @@ def kubectl_complete() -> None:
     print("\n".join([*filter(None, found.getvalue().splitlines()), _NO_FILES]))
 
 
+def _leave_ctrl_c_to_the_system() -> None:
+    # The part of `signal` that is in the interpreter: the rest is of Python and takes its time.
+    from _signal import SIG_DFL, SIGINT, signal  # type: ignore[import-not-found]
+
+    signal(SIGINT, SIG_DFL)
+
+
 def _run(*name: str) -> None:
     import os
+    from importlib import import_module
 
     from muster.base.kernel_cache import keep_kernels_apart
 

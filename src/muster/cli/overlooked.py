@@ -19,7 +19,6 @@ from muster.cli.tables import counted
 
 _OURS: Final = names.Names().scheduler
 _MAY_BE_OURS: Final = frozenset({_OURS, "volcano", "kube-batch"})
-_STOCK: Final = "default-scheduler"
 _WITHIN_S: Final = 15.0
 """What is said beside the answer is not waited for longer."""
 _OF_KUEUE: Final = "kueue.x-k8s.io/queue-name"
@@ -49,8 +48,9 @@ def why_overlooked(found: Overlooked) -> str:
     if (other := _other_scheduler(thing)) is not None:
         named = f"have schedulerName {other}" if other else "have no schedulerName"
         return (
-            f"{what}, but its pods {named}, so muster leaves them to {other or _STOCK}: write "
-            f"schedulerName: {_OURS} where its pods are described, and submit it again"
+            f"{what}, but its pods {named}, so muster leaves them to "
+            f"{other or names.STOCK_SCHEDULER}: write schedulerName: {_OURS} where its pods are "
+            "described, and submit it again"
         )
     if said := next(filter(None, map(_ungrouped, found.pods)), ""):
         return f"{what}, but muster cannot make a job of its pods: {said}"

@@ -169,7 +169,7 @@ def _queue_columns(resource: str, flat: bool, most: float) -> list[Column]:
 
         def text(row: Row) -> str:
             value = row[of_what][name]
-            return amount(None if value is None else round(value / unit, 1))
+            return amount(None if value is None else value / unit)
 
         shown = name if of_what == resource else of_what
         title = shown.upper().replace("_", "-")

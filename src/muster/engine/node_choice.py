@@ -304,7 +304,8 @@ def _room_of_shape(session: Session, shape: Shape, codes: Ints) -> Room:
         possible = ~np.isin(plain, LASTING)
         eligible = possible & ~np.isin(plain, _SHUT)
     if shape.is_shared:
-        return Room(int(eligible.sum()), 0, when_empty=-1)
+        places = fit.empty_places(session.ledger.handle, shape.row, possible)
+        return Room(int(eligible.sum()), 0, when_empty=int(places.sum()))
     empty = fit.all_slots(nodes.allocatable, shape.request, possible)
     at_first = -1
     if session.answers(shape).dependence <= Dependence.STATIC:
@@ -332,7 +333,7 @@ def _histogram(session: Session, shortage: Shortage, leaf: int) -> tuple[NodeCou
     codes = np.unique(refused, return_counts=True) if len(refused) else (refused, refused)
     for code, count in zip(*codes, strict=True):
         reason = Reason(int(code) & ~AMONG_OTHERS)
-        key = (reason, _taint(session, shortage) if reason is Reason.TAINT else "")
+        key = (reason, _name_of(session, shortage, reason))
         nodes[key] = nodes.get(key, 0) + int(count)
         alone[key] = alone.get(key, 0) + (0 if int(code) & AMONG_OTHERS else int(count))
     for place in np.flatnonzero(counts).tolist():
@@ -366,6 +367,16 @@ def _bound_on_nodes(session: Session, shape: Shape, leaf: int) -> str:
     return ""
 
 
+def _name_of(session: Session, shortage: Shortage, reason: Reason) -> str:
+    """What it is on these nodes that is in the way, where that has a name."""
+    if reason is Reason.TAINT:
+        return _taint(session, shortage)
+    if reason is Reason.PLUGIN:
+        rows = np.flatnonzero((shortage.codes & ~AMONG_OTHERS) == Reason.PLUGIN)
+        return ", ".join(session.policy.refusing(shortage.shape, rows))
+    return ""
+
+
 def _taint(session: Session, shortage: Shortage) -> str:
     """Of the nodes that refuse for a taint: the one that most of them have."""
     refusing = (shortage.codes & ~AMONG_OTHERS) == Reason.TAINT
@@ -379,14 +390,18 @@ def _evidence(session: Session, shortage: Shortage) -> tuple[Evidence, ...]:
     snapshot, gpu = session.snapshot, shortage.shape.gpu
     if node < 0 and gpu.kind is GpuKind.MEMORY and len(snapshot.nodes):
         node = int(snapshot.nodes.gpu_memory_mib.argmax())
-        free = int(snapshot.nodes.gpu_memory_mib[node])
+        size, name = int(snapshot.nodes.gpu_memory_mib[node]), snapshot.nodes.names[node]
+        return (Evidence(GPU_MEMORY, gpu.memory_mib, size, name),)
     if node < 0:
         return ()
     name = snapshot.nodes.names[node]
     if column >= 0:
         need = int(shortage.shape.request[column])
         return (Evidence(snapshot.axis.names[column], need, free, name),)
-    if gpu.kind is GpuKind.MEMORY:
-        return (Evidence(GPU_MEMORY, gpu.memory_mib, free, name),)
-    part = free * GPU_UNIT // int(snapshot.nodes.gpu_memory_mib[node])
-    return (Evidence("gpu", gpu.portion, part, name),)
+    is_of_memory = gpu.kind is GpuKind.MEMORY
+    each = (GPU_MEMORY, gpu.memory_mib) if is_of_memory else ("gpu", gpu.portion)
+    if gpu.devices > 1:
+        need, has = gpu.devices * GPU_UNIT, free * GPU_UNIT
+        return (Evidence("gpu", need, has, name, each=each),)
+    part = free if is_of_memory else free * GPU_UNIT // int(snapshot.nodes.gpu_memory_mib[node])
+    return (Evidence(*each, part, name),)

@@ -253,6 +253,14 @@ class OpenPolicy:
                 reasons = _joined(reasons, answers.filter_reasons(shape, rows))
         return reasons
 
+    def refusing(self, shape: Shape, rows: Rows) -> tuple[str, ...]:
+        """The plugins that object to some of the nodes, in the order of the configuration."""
+        return tuple(
+            each.name
+            for each in self._speakers["fits"]
+            if each.answers.dependence(shape) in _ANY and not each.answers.fits(shape, rows).all()
+        )
+
     def packing(self) -> Packing:
         """How nodes are filled; without a provider it does not matter."""
         return next((a.packing() for a in self._answers("packing")), Packing("", ""))

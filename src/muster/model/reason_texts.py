@@ -321,6 +321,9 @@ def _too_large(refusal: Refusal) -> Told:
             f"{amount(most.resource, most.free)} ({most.where})."
         )
         return Told("pod", sentence, evidence)
+    if room is not None and not room.when_empty and refusal.evidence and refusal.evidence[0].each:
+        sentence = f"A pod asks for {_need(refusal)}, and no node that it could use has so many."
+        return Told("pod", sentence, evidence)
     if room is None or room.when_empty <= 0:
         need = f"{_need(refusal)} for a pod" if refusal.evidence else "all that a pod asks for"
         sentence = f"No node that it could use has {need}, even if it were empty"
@@ -523,7 +526,9 @@ def _places(refusal: Refusal) -> str:
 
 
 def _need(refusal: Refusal) -> str:
-    return amount(refusal.evidence[0].resource, refusal.evidence[0].need)
+    need = refusal.evidence[0]
+    asked = amount(need.resource, need.need)
+    return asked if need.each is None else f"{amount(*need.each)} on each of {asked}"
 
 
 def _of_nodes(refusal: Refusal) -> str:

@@ -152,6 +152,8 @@ class Evidence:
     held: int = 0
     """What a queue holds of it, and `bound` what it may hold."""
     bound: int = -1
+    each: tuple[str, int] | None = None
+    """Where GPUs are counted of which it wants parts: the part of each, as (resource, units)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,24 @@ def has_room_later(ledger, shape, may_use):  # type: ignore[no-untyped-def]
     return False
 
 
+@numba.njit(cache=True)
+def empty_places(ledger, shape, may_use):  # type: ignore[no-untyped-def]
+    """How many tasks that want parts of GPUs each node of `may_use` bool[N] would take at most if
+    it were empty: int64[N].
+    """
+    allocatable, gpu_size = ledger.allocatable, ledger.gpu_size
+    devices, need_mib = wanted_parts(ledger, shape)
+    found = all_slots(allocatable, ledger.request[shape], may_use)
+    for node in np.flatnonzero(found if devices else found[:0]):
+        gpus, need = gpu_shares.whole_gpus(allocatable[node, GPU]), need_mib[gpu_size[node]]
+        if need == TOO_LARGE or gpus < devices:
+            found[node] = 0
+        elif need > 0:
+            parts = gpus * (ledger.gpu_memory_mib[node] // need)
+            found[node] = min(found[node], parts // devices)
+    return found
+
+
 # -- how good ----------------------------------------------------------------------------------
 
 
@@ -226,7 +244,7 @@ FACT_COLUMN, FACT_FREE, FACT_NODE, FACT_TOTAL, FACTS = range(5)
 def count_missing(ledger, shape, refused, within, counts, facts):  # type: ignore[no-untyped-def]
     """Why no node can take a task: how many lack what, `counts` int64[COLUMNS + R], and `facts`
     int64[FACTS]: what most of them lack (a column, or NO_SHARE), who has the most of it, how much
-    that is, and how much all of them have.
+    that is (of a share: as `gpu_shares.free_for` has it), and how much all of them have.
 
     `refused` bool[N] are the nodes that plugins refuse; `within` bool[N] ([0]: all) are those that
     were looked at.
@@ -246,7 +264,7 @@ def count_missing(ledger, shape, refused, within, counts, facts):  # type: ignor
                 shared = shared_gpus(ledger, node, devices, need, free_mib[node])
                 lack = missing_gpus(idle, releasing, node, shared, devices)
             counts[_place_of(lack)] += 1
-    _find_evidence(ledger, devices, refused, within, counts, facts)
+    _find_evidence(ledger, devices, need_mib, refused, within, counts, facts)
 
 
 @numba.njit(cache=True)
@@ -259,7 +277,7 @@ def _place_of(lack):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _find_evidence(ledger, devices, refused, within, counts, facts):  # type: ignore[no-untyped-def]
+def _find_evidence(ledger, devices, need_mib, refused, within, counts, facts):  # type: ignore[no-untyped-def]
     column = NOTHING
     for each in range(len(counts) - COLUMNS):
         if counts[COLUMNS + each] > 0 and (
@@ -275,7 +293,8 @@ def _find_evidence(ledger, devices, refused, within, counts, facts):  # type: ig
         if refused[node] or (len(within) and not within[node]):
             continue
         if column == NO_SHARE:
-            free = gpu_shares.free_part(ledger, node, devices)
+            need = need_mib[ledger.gpu_size[node]]
+            free = gpu_shares.free_for(ledger, node, devices, need)
         else:
             free = max(0, idle[node, column] + releasing[node, column])
             facts[FACT_TOTAL] += free

@@ -229,19 +229,16 @@ def candidates(ledger, node, need_mib):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def free_part(ledger, node, devices):  # type: ignore[no-untyped-def]
-    """How many MiB as many GPUs of the node as are wanted have free, each of them."""
+def free_for(ledger, node, devices, need_mib):  # type: ignore[no-untyped-def]
+    """What a node has free for parts of so many GPUs: of one the most MiB that a GPU has left, of
+    several how many GPUs have room for their part.
+    """
     whole = whole_gpus(ledger.idle[node, GPU] + ledger.releasing[node, GPU])
-    if whole >= devices:
-        return ledger.gpu_memory_mib[node]
-    rows = candidates(ledger, node, 0)
-    missing = devices - whole
-    if len(rows) < missing:
+    if devices == 1:
+        return ledger.gpu_memory_mib[node] if whole else max(0, ledger.share_free_mib[node])
+    if need_mib == TOO_LARGE:
         return 0
-    for at in range(len(rows)):
-        rows[at] = free_later(ledger, rows[at])
-    rows.sort()
-    return rows[len(rows) - missing]
+    return whole + tenancies(ledger, node, need_mib, devices)
 
 
 @numba.njit(cache=True)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from muster.api import names
 from muster.api.codec import Unreadable, from_builtins
 from muster.api.core import Pod
 from muster.api.podgroup import PodGroup
@@ -120,12 +121,14 @@ def submission_of(
         made.add(number, pod, owners)
     if not pods and not making.problems:
         made.problems.append(_NO_PODS)
+    # Beside jobs of ours somebody else's may be meant so.
+    left, beside = ((), made.left) if made.jobs else (made.left, ())
     return Submission(
         tuple(made.jobs.values()),
         tuple(made.tasks),
         digest_of(manifests),
-        tuple(dict.fromkeys((*making.problems, *door.problems, *made.problems))),
-        tuple(dict.fromkeys((*making.warnings, *door.warnings))),
+        tuple(dict.fromkeys((*making.problems, *door.problems, *made.problems, *left))),
+        tuple(dict.fromkeys((*making.warnings, *door.warnings, *beside))),
     )
 
 
@@ -179,6 +182,8 @@ class _Made:
     jobs: dict[str, Any] = field(default_factory=dict)
     tasks: list[Any] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    """To other schedulers."""
 
     def add(self, number: int, pod: Object, owners: Sequence[Object]) -> None:
         top = owners[-1] if owners else pod
@@ -189,6 +194,7 @@ class _Made:
             self.problems.append(f"{pod['metadata']['name']}: {problem}")
             return
         if not decide.is_ours(pod, settings):
+            self._leave(top, pod["spec"].get("schedulerName") or "")
             return
         if node := pod["spec"].get("nodeName"):
             self.problems.append(
@@ -213,6 +219,17 @@ class _Made:
             self._put(number, dict(write.body), pod, decide.pod_patch(group, pod) or {})
         except Unreadable as problem:
             self.problems.append(str(problem))
+
+    def _leave(self, top: Object, other: str) -> None:
+        ours = self.world.settings.scheduler_name
+        if other == ours:
+            return  # Its author groups it.
+        named = f"have schedulerName {other}" if other else "have no schedulerName"
+        self.left.append(
+            f"{top['kind']} {top['metadata']['name']}: its pods {named}, so muster leaves them to "
+            f"{other or names.STOCK_SCHEDULER}: write schedulerName: {ours} where they are "
+            "described"
+        )
 
     def _put(self, number: int, group: Object, pod: Object, patch: Mapping[str, Any]) -> None:
         record = job_record(

@@ -198,8 +198,7 @@ def test_a_task_of_an_unknown_sub_group_is_refused_by_name() -> None:
         ),
         (
             make.Need(gpu=0.2, devices=3),
-            "No node has 0.2 GPUs free for a pod. Of 2 nodes 2 lack room on shared GPUs (most "
-            "free: 0 GPUs on n0).",
+            "A pod asks for 0.2 GPUs on each of 3 GPUs, and no node that it could use has so many.",
         ),
         (
             make.Need(gpu_memory_mib=40_000),
@@ -224,6 +223,33 @@ def test_the_refusal_of_a_gpu_share_shows_the_largest_free_share(
         "default/waits"
     )
     assert told == sentence
+
+
+def test_parts_of_several_gpus_are_told_how_many_gpus_of_a_node_have_room_for_theirs() -> None:
+    job = make.gang("waits", 1, queue="q").job
+    world = make.cluster(
+        make.node("n0", gpu=1),
+        make.node("n1", gpu=3),
+        make.queue("q", quota_gpu=-1),
+        make.gang("a", 1, queue="q", gpu=1, nodes=("n1",)),
+        make.gang("b", 1, queue="q", gpu=0.7, nodes=("n1",)),
+        make.Workload(job, (make.task(job, 0, make.Need(gpu=0.5, devices=2)),)),
+    )
+    result = run_cycle(snapshot_of(world), POLICY, ACTIONS, make.NOW_S)
+    assert result.explanation.sentences("default/waits") == (
+        "No node has 0.5 GPUs on each of 2 GPUs free for a pod. Of 2 nodes 2 lack room on shared "
+        "GPUs (most free: 1 GPU on n0).",
+    )
+
+
+def test_a_gang_of_gpu_shares_that_is_larger_than_the_cluster_is_told_so() -> None:
+    result = _run(
+        make.node("n0", gpu=2), make.queue("q", quota_gpu=-1), make.gang("a", 5, gpu=0.5, queue="q")
+    )
+    assert result.explanation.sentences("default/a") == (
+        "The nodes that it could use have places for 4 of its 5 pods of 0.5 GPUs each, even if "
+        "they were empty.",
+    )
 
 
 def test_a_gpu_share_without_a_slot_for_its_reservation_pod_is_refused_for_pod_slots() -> None:

@@ -7,6 +7,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from muster.engine.config.conf import parse_conf
+from muster.engine.cycle import run_cycle
 from muster.engine.hooks import (
     HOOKS,
     Actor,
@@ -21,6 +23,7 @@ from muster.engine.hooks import (
 )
 from muster.engine.plan import Bind
 from muster.engine.policy import OpenPolicy, Policy, TwoProviders
+from muster.engine.registry import build_actions
 from muster.engine.votes import Voting
 from muster.model.ledger import Ledger
 from muster.model.reasons import AMONG_OTHERS, Reason, Refusal
@@ -142,6 +145,28 @@ def test_filters_must_all_pass_scores_are_summed_and_the_first_reason_counts() -
     both = Reason.TAINT | AMONG_OTHERS
     assert policy.filter_reasons(SHAPE, ROWS).tolist() == [0, Reason.VOLUME, both]
     assert policy.dependence(SHAPE) is Dependence.STATIC
+
+
+class Quiet(Nodes):
+    """Without a reason for what it refuses."""
+
+    def filter_reasons(self, shape: Shape, rows: Rows) -> Ints:
+        return np.zeros(len(rows), np.int64)
+
+
+@dataclass(frozen=True)
+class Cheap(Says):
+    name: ClassVar[str] = "cheap"
+
+
+def test_who_waits_for_a_plugin_that_gives_no_reason_is_told_its_name() -> None:
+    quiet, irrelevant = Quiet("n", 0.0, Reason.NONE), Quiet("n", 0.0, Reason.NONE)
+    irrelevant._dependence = Dependence.IRRELEVANT
+    policy = Policy(((0, Says(irrelevant)), (0, Cheap(quiet))))
+    result = run_cycle(_SNAPSHOT, policy, build_actions(parse_conf("actions: allocate")), 0.0)
+    assert result.explanation.sentences("default/job") == (
+        "No node can take a pod. The only node is refused by plugin cheap.",
+    )
 
 
 def test_of_two_reasons_against_a_node_the_one_that_lasts_counts() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import draws
 
 
 def _drawn() -> list[tuple[int, str]]:
@@ -30,3 +31,16 @@ def test_a_test_draws_the_same_whatever_else_was_imported(
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("unlike_any_other")
     assert _drawn() == before
+
+
+@pytest.mark.parametrize(("explores", "is_same"), [("", True), ("1", False)])
+def test_draws_are_the_same_everywhere_unless_one_explores(
+    explores: str, is_same: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        monkeypatch.setenv(draws.EXPLORE, explores)
+        draws.load_profile()
+        assert (settings.default.derandomize, settings.default.database) == (is_same, None)
+    finally:
+        monkeypatch.undo()
+        draws.load_profile()

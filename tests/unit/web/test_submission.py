@@ -78,6 +78,19 @@ def test_pods_of_another_scheduler_are_not_planned() -> None:
     other = {**_POD, "schedulerName": "default-scheduler"}
     found = made({"apiVersion": "v1", "kind": "Pod", "metadata": _META, "spec": other})
     assert (found.jobs, found.tasks) == ((), ())
+    assert found.problems == (
+        "Pod train: its pods have schedulerName default-scheduler, so muster leaves them to "
+        "default-scheduler: write schedulerName: kai-scheduler where they are described",
+    )
+
+
+def test_pods_that_name_no_scheduler_are_a_problem_alone_and_a_warning_beside_others() -> None:
+    mute = {key: value for key, value in _POD.items() if key != "schedulerName"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _META, "spec": mute}
+    (said,) = made(pod).problems
+    assert said.startswith("Pod train: its pods have no schedulerName")
+    beside = made(pod, {**pod, "metadata": {**_META, "name": "ours"}, "spec": _POD})
+    assert (len(beside.jobs), beside.problems, beside.warnings) == (1, (), (said,))
 
 
 def test_equal_manifests_have_equal_digests() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from muster.api import names
 from muster.api.core import Pod
@@ -39,6 +40,8 @@ from muster.services.podgrouper.owners import (
 from muster.services.podgrouper.reading import LocalReads, OwnerReads, pod_object
 
 _GROUP = plainly(POD_GROUP)
+_DENIED: Final = "denied the request: "
+"""API servers write it behind the name of a webhook."""
 _READS_MAX = 20
 """More objects than any grouper needs: a bound against asking for ever."""
 _WALK_S_MAX = 30.0
@@ -84,7 +87,7 @@ class PodGrouper:
 
     async def _say(self, pod: Pod, problem: GroupingError | ApiError) -> None:
         """On the pod: why it waits. Of a pod in a group the scheduler speaks."""
-        text = problem.sentence if isinstance(problem, GroupingError) else str(problem)
+        text = problem.sentence if isinstance(problem, GroupingError) else _refused(problem)
         if self._recorder is not None:
             about = reference_to(POD, pod)
             self._recorder.warning(about, names.REASON_POD_GROUPER_WARNING, text)
@@ -182,3 +185,10 @@ class PodGrouper:
                     self._own.note(key, made)
                 case decide.MergeGroup(patch):
                     self._own.note(key, await self._writer.patch(_GROUP, key, patch))
+
+
+def _refused(problem: ApiError) -> str:
+    """For the author of the pod, who called nobody: what lasts, as the one says it who refuses."""
+    if problem.is_passing or not problem.message:
+        return str(problem)
+    return problem.message.rpartition(_DENIED)[2]

@@ -90,6 +90,10 @@ _TEXTS = [
         "no nodes with enough resources were found: 3 node(s) pod number exceeded",
     ),
     (
+        _nodes((Reason.RESOURCES, 2, "pods")),
+        "no nodes with enough resources were found: 2 node(s) pod number exceeded",
+    ),
+    (
         _nodes((Reason.RESOURCES, 3, "nvidia.com/mig-1g.10gb")),
         "3 node(s) didn't have enough of mig profile: nvidia.com/mig-1g.10gb",
     ),
