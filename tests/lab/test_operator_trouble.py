@@ -63,7 +63,7 @@ class _Struck:
         await self._inner.close()
 
 
-def _on_a_bad_day(story: Callable[[Site], Awaitable[None]], wrap: Wrap) -> None:
+def on_a_bad_day(story: Callable[[Site], Awaitable[None]], wrap: Wrap) -> None:
     async def main(clock: Clock) -> None:
         plan = ClusterPlan(nodes=(NodeGroup("node", count=2),), wrap=wrap)
         async with Cluster(plan, clock=clock) as cluster:
@@ -108,7 +108,7 @@ def test_a_write_that_fails_is_made_up_for(strikes: int, after: bool) -> None:
         await site.clock.sleep(600.0)
         assert site.writes() == before
 
-    _on_a_bad_day(story, plan.wrap)
+    on_a_bad_day(story, plan.wrap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def test_what_cannot_be_written_is_named_and_holds_up_nothing_else() -> None:
         assert "NetworkPolicy kai-scheduler/binder" in conditions["Deployed"]["message"]
         assert conditions["Ready"]["status"] == "False"
 
-    _on_a_bad_day(story, lambda who, inner, _: _Closed(inner) if who == OPERATOR else inner)
+    on_a_bad_day(story, lambda who, inner, _: _Closed(inner) if who == OPERATOR else inner)
 
 
 def test_nothing_is_removed_for_an_owner_of_whom_something_could_not_be_written() -> None:
@@ -176,7 +176,7 @@ def test_nothing_is_removed_for_an_owner_of_whom_something_could_not_be_written(
         await site.until_ready(CONFIG, "kai-config")
         assert await site.get(DEPLOYMENT, "node-scale-adjuster") is None
 
-    _on_a_bad_day(story, wrap)
+    on_a_bad_day(story, wrap)
 
 
 def test_no_certificate_is_there_without_the_authority_that_signed_it() -> None:
@@ -194,7 +194,7 @@ def test_no_certificate_is_there_without_the_authority_that_signed_it() -> None:
         path = f"/{SECRET_WEBHOOK_CA}"
         return _Closed(inner, _path=path) if who == OPERATOR else inner
 
-    _on_a_bad_day(story, wrap)
+    on_a_bad_day(story, wrap)
 
 
 @dataclass(slots=True)
@@ -255,7 +255,7 @@ def test_an_operator_that_cannot_look_says_so_and_looks_again(error: Exception) 
         await site.until_ready(CONFIG, "kai-config")
         await site.until_ready(SHARD, "b")
 
-    _on_a_bad_day(story, plan.wrap)
+    on_a_bad_day(story, plan.wrap)
 
 
 def test_the_first_defaults_outlive_an_api_server_in_trouble() -> None:
@@ -281,7 +281,7 @@ def test_the_first_defaults_outlive_an_api_server_in_trouble() -> None:
         await site.until(made)
         await site.until_ready(CONFIG, "kai-config")
 
-    _on_a_bad_day(story, plan.wrap)
+    on_a_bad_day(story, plan.wrap)
 
 
 def _service(tag: str) -> HostedService:
@@ -326,4 +326,4 @@ def test_an_upgrade_changes_images_in_place_and_going_back_leaves_no_trace() -> 
             for one in (await site.cluster.reader.list(DEPLOYMENT)).objects
         }
 
-    _on_a_bad_day(story, lambda _, transport, __: transport)
+    on_a_bad_day(story, lambda _, transport, __: transport)

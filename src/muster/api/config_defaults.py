@@ -23,6 +23,8 @@ Json = dict[str, Any]
 
 DEFAULT_RUNTIME_CLASS: Final = "nvidia"
 DEFAULT_VOLUME_TIMEOUT_S: Final = 120
+METRICS_PORT: Final = 8080
+"""Of services for which Config names none."""
 _NAMES: Final = DEFAULT
 _TOKEN_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 

@@ -5,11 +5,16 @@ administrator may change is in `Names`; everything else is a constant. Each cons
 a sentence about it; `docs/reference/names.md` is made from these sentences.
 """
 
+import hashlib
+import re
 from dataclasses import dataclass
 from typing import Final
 
+from muster.api.object_names import is_subdomain
+
 STOCK_SCHEDULER: Final = "default-scheduler"
 """That of Kubernetes itself: whose pods name none."""
+_DIGEST_SIZE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +60,13 @@ class Names:
     """The ValidatingWebhookConfiguration for Jobs and JobSets that ask for a minimum: warnings."""
 
     def scheduler_lease(self, shard_value: str = "") -> str:
-        """The Lease of the scheduler of a shard."""
-        return f"{self.scheduler}-{shard_value}" if shard_value else self.scheduler
+        """The Lease of the scheduler of a shard. Labels of nodes may be written in ways in which
+        no object can be called (`A100_80GB`): a digest then tells such values apart."""
+        name = f"{self.scheduler}-{shard_value}" if shard_value else self.scheduler
+        if is_subdomain(name):
+            return name
+        plain = re.sub("[^a-z0-9]+", "-", name.lower())
+        return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_SIZE]}"
 
 
 DEFAULT: Final = Names()
@@ -259,6 +269,8 @@ CONDITION_OVERPROMISED: Final = "Overpromised"
 """On queues, where it holds: the queues below are guaranteed more than this one."""
 CONDITION_DEPLOYMENT_AVAILABLE: Final = "Available"
 """On Deployments: enough of their pods are ready."""
+CONDITION_REPLICA_FAILURE: Final = "ReplicaFailure"
+"""On Deployments: the API server takes no pod of theirs."""
 CONDITION_RECONCILING: Final = "Reconciling"
 """On Config and shards: the operator is at work."""
 CONDITION_DEPLOYED: Final = "Deployed"

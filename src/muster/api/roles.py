@@ -21,6 +21,14 @@ class Rights:
     """The rules of its Role in a namespace, by namespace."""
 
 
+def within(*places: tuple[str, Iterable[Rule]]) -> dict[str, list[Rule]]:
+    """Rules by namespace. Namespaces of different uses may be one and the same."""
+    found: dict[str, list[Rule]] = {}
+    for namespace, rules in places:
+        found.setdefault(namespace, []).extend(rules)
+    return found
+
+
 def may(
     verbs: Iterable[str], *kinds: Kind[Any], subresource: str = "", only: Iterable[str] = ()
 ) -> list[Rule]:

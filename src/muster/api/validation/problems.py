@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from muster.api.meta import Struct
+from muster.api.object_names import is_subdomain
 
 
 class Severity(Enum):
@@ -74,17 +75,9 @@ def is_dns_label(text: str) -> bool:
     return len(text) <= DNS_LABEL_MAX and bool(_DNS_LABEL.fullmatch(text))
 
 
-def is_subdomain(text: str) -> bool:
-    """Whether an object could have that name."""
-    return len(text) <= 253 and bool(_SUBDOMAIN.fullmatch(text))
-
-
 DNS_LABEL_MAX: Final = 63
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
-_SUBDOMAIN: Final = re.compile(
-    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
-)
 
 
 def unlike(path: str, value: str, choices: tuple[str, ...]) -> Problems:

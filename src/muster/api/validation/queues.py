@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from muster.api.bounds import QUEUE_LEVELS_MAX
+from muster.api.object_names import is_subdomain
 from muster.api.queue import UNLIMITED, Queue, QueueResource, QueueResources
 from muster.api.queue_tree import Rootless, rootless
-from muster.api.validation.problems import Problem, Problems, given, is_subdomain, warning
+from muster.api.validation.problems import Problem, Problems, given, warning
 
 NO_RESOURCES = "resources must be specified"
 _ROOT_FIX = "name a parent that is not below this queue, or none for a root"

@@ -10,6 +10,7 @@ from muster.api.roles import (
     may_read,
     may_record_events,
     may_use,
+    within,
 )
 
 
@@ -41,8 +42,8 @@ def rights(known: Names) -> Rights:
     ]
     return Rights(
         everywhere,
-        {
-            known.namespace: may_lead(LEASE_BINDER),
-            known.reservation_namespace: may(("create",), kinds.POD),
-        },
+        within(
+            (known.namespace, may_lead(LEASE_BINDER)),
+            (known.reservation_namespace, may(("create",), kinds.POD)),
+        ),
     )

@@ -14,7 +14,8 @@ from muster.client.kinds import header
 from muster.client.read import Reader
 from muster.client.write import Deletion, Propagation, Writer
 from muster.services.operator.changes import change, whole_body
-from muster.services.operator.objects import OPTIONAL, Json, Wanted
+from muster.services.operator.contests import Contests
+from muster.services.operator.objects import OPTIONAL, Json, ObjectId, Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Applier:
     reader: Reader
     writer: Writer
     log: Log
-    _written: dict[tuple[str, Key], Json] = field(default_factory=dict)
+    contests: Contests
+    _written: dict[ObjectId, Json] = field(default_factory=dict)
 
     def begin(self) -> None:
         """A new look: by now the copies show what the last one wrote, or are read again."""
@@ -60,10 +62,9 @@ class Applier:
     async def bring_about(self, want: Wanted, owner: Json | None) -> list[str]:
         """Why it could not be; empty when the object is as it is to be."""
         try:
-            await self._apply(want, owner)
+            return await self._apply(want, owner)
         except (ApiError, Unreachable) as error:
             return [f"{want}: {described(error)}"]
-        return []
 
     async def remove(self, kind: Kind[Json], live: Json) -> list[str]:
         meta = header(live)
@@ -77,22 +78,32 @@ class Applier:
         self.log.info("removed", kind=kind.kind, object=str(meta.key))
         return []
 
-    async def _apply(self, want: Wanted, owner: Json | None) -> None:
+    async def _apply(self, want: Wanted, owner: Json | None) -> list[str]:
         copy = self.copies.live(want.kind, want.key)
         if copy is not None and not change(want, owner, copy):
-            return
+            return []
         try:
             live = await self.reader.get(want.kind, want.key)
         except NotFound:
+            if told := self._contested(want, "removes it"):
+                return told
             await self._create(want, owner)
-            return
+            return []
         if patch := change(want, owner, live):
+            fields = _names(patch)
+            if told := self._contested(want, f"changes {fields}"):
+                return told
             uid = header(live).uid
             live = await self.writer.patch(want.kind, want.key, patch, uid=uid)
-            self.log.info(
-                "changed", kind=want.kind.kind, object=str(want.key), fields=_names(patch)
-            )
+            self.contests.was_set(want)
+            self.log.info("changed", kind=want.kind.kind, object=str(want.key), fields=fields)
         self._written[want.id] = live
+        return []
+
+    def _contested(self, want: Wanted, how: str) -> list[str]:
+        wait_s = self.contests.wait_s(want)
+        why = f"somebody {how} again and again: it is set right less often now"
+        return [f"{want}: {why}"] if wait_s > 0 else []
 
     async def _create(self, want: Wanted, owner: Json | None) -> None:
         """By apply: its URL names the object, and rights may then be limited to that name. (To give
@@ -105,6 +116,7 @@ class Applier:
                 made = await self.writer.create(want.kind, body, want.key.namespace)
             except AlreadyExists:
                 return  # Somebody else was faster, and it is theirs.
+        self.contests.was_set(want)
         self._written[want.id] = made
         self.log.info("made", kind=want.kind.kind, object=str(want.key))
 

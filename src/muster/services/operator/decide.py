@@ -23,6 +23,14 @@ from muster.api.validation.problems import (
 from muster.api.validation.shards import pool_problems, shard_problems
 from muster.services.admission.webhooks import Registration, webhook_configurations
 from muster.services.operator import flags
+from muster.services.operator.clashes import (
+    config_clashes,
+    dashboard_name,
+    names_of_ours,
+    scheduler_name,
+    shard_clashes,
+    shard_names,
+)
 from muster.services.operator.dialects import (
     conf_source,
     first_queues,
@@ -117,11 +125,15 @@ def usable_shards(
     usable: list[SchedulingShard] = []
     wrong: dict[str, list[Problem]] = {}
     owners: dict[str, SchedulingShard] = {}
+    taken = {*names_of_ours(settings)}
     for shard in sorted(shards, key=lambda one: one.metadata.age_order):
         first = owners.setdefault(shard.spec.partition_label_value, shard)
         found = [*_problems_of(shard, settings, served)]
         if first is not shard:
             found += pool_problems(shard, first)
+        called = shard_names(shard, settings)
+        found += shard_clashes(called, taken)
+        taken.update(called)
         whole = defaulted_shard(shard)
         if not found and profile_of(shard).speaks_kai:
             found = [*conf_problems(whole, usage_address(settings))]
@@ -164,7 +176,8 @@ def _name_problems(shard: SchedulingShard, settings: Settings) -> Iterator[Probl
 
 def usable_config(config: Config) -> list[Problem]:
     """What is wrong with Config."""
-    return [one for one in config_problems(config) if one.severity is Severity.ERROR]
+    found = [one for one in config_problems(config) if one.severity is Severity.ERROR]
+    return found or [*config_clashes(config)]
 
 
 def ineffective(config: Config, shards: Iterable[SchedulingShard]) -> list[Problem]:
@@ -184,11 +197,6 @@ def missing_dependencies(installation: Installation) -> list[str]:
     manages = prometheus["enabled"] and not prometheus.get("externalPrometheusUrl")
     lacks = PROMETHEUS.full_name not in installation.served
     return ["prometheus operator"] if manages and lacks else []
-
-
-def scheduler_name(settings: Settings, shard: SchedulingShard) -> str:
-    """Of the Deployment, the ConfigMap and the Service of a shard."""
-    return f"{settings.names.scheduler}-{shard.metadata.name}"
 
 
 def _is_enabled(installation: Installation, service_name: str) -> bool:
@@ -301,7 +309,7 @@ def _shard(shard: SchedulingShard, installation: Installation) -> Iterator[Wante
 def _dashboard(shard: SchedulingShard, installation: Installation, conf: Json) -> Iterator[Wanted]:
     """Of one shard: it sees the nodes, and goes by the rules, of that scheduler."""
     settings = installation.settings
-    name = f"{names.SERVICE_DASHBOARD}-{shard.metadata.name}"
+    name = dashboard_name(shard)
     port = settings.section("dashboard")["port"]
     process = Process(
         name,

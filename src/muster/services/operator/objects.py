@@ -94,6 +94,10 @@ MADE: Final = (
 need comes first, and what makes the API server ask us comes last."""
 
 
+ObjectId = tuple[str, Key]
+"""The full name of its kind, and what it is called."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """An object as it is to be: the fields that we decide, and no others."""
@@ -109,7 +113,7 @@ class Wanted:
         return Key(metadata.get("namespace", ""), metadata["name"])
 
     @property
-    def id(self) -> tuple[str, Key]:
+    def id(self) -> ObjectId:
         return (self.kind.full_name, self.key)
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster.api import names
+from muster.api.config_defaults import METRICS_PORT
 from muster.api.quantity import Quantity
 from muster.services.operator.objects import DEPLOYMENT, Json, Wanted, wanted
 from muster.services.operator.settings import Settings
@@ -30,7 +31,7 @@ class Process:
     section: str
     """Where Config speaks of it."""
     args: Sequence[str] = ()
-    metrics_port: int = 8080
+    metrics_port: int = METRICS_PORT
     ports: Mapping[str, int] = field(default_factory=dict)
     """More ports, by name."""
     files: Mapping[str, Json] = field(default_factory=dict)

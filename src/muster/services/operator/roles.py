@@ -25,6 +25,7 @@ from muster.api.roles import (
     may_lead,
     may_read,
     may_record_events,
+    within,
 )
 from muster.services.operator.dialects import QUEUES
 from muster.services.operator.objects import (
@@ -107,11 +108,11 @@ def rights(known: Names, makes_defaults: bool = False) -> Rights:
     ]
     return Rights(
         everywhere,
-        {
-            known.namespace: [*own, *roles],
-            known.reservation_namespace: [*accounts, *roles],
-            known.scale_adjust_namespace: [*accounts, *roles],
-        },
+        within(
+            (known.namespace, [*own, *roles]),
+            (known.reservation_namespace, [*accounts, *roles]),
+            (known.scale_adjust_namespace, [*accounts, *roles]),
+        ),
     )
 
 

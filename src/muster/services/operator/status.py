@@ -86,10 +86,20 @@ def unavailability(deployment: Mapping[str, Any]) -> str:
     if status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0):
         return f"{name}: its change has not been seen yet"
     listed = {one["type"]: one["status"] for one in status.get("conditions", ())}
+    refused = "".join(f": {why}" for why in _refusals(status.get("conditions", ())))
     updated, ready = status.get("updatedReplicas", 0), status.get("readyReplicas", 0)
     if updated < wanted or listed.get(names.CONDITION_DEPLOYMENT_AVAILABLE) != "True":
-        return f"{name}: {ready} of {wanted} pods ready, {updated} of them new"
+        return f"{name}: {ready} of {wanted} pods ready, {updated} of them new{refused}"
     return ""
+
+
+def _refusals(conditions: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """Why the API server takes no pod of a Deployment (a quota, say). Each try has a name of its
+    own, which tells nobody anything."""
+    for one in conditions:
+        if one["type"] == names.CONDITION_REPLICA_FAILURE and one["status"] == "True":
+            message = str(one.get("message", ""))
+            yield message.partition(" is forbidden: ")[2] or message
 
 
 def _deployed(facts: Facts) -> tuple[str, str]:

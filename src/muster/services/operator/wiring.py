@@ -10,10 +10,12 @@ from muster.api.shard import SchedulingShard
 from muster.client.informer import Informer
 from muster.client.read import EVERYTHING, Selection
 from muster.client.write import Writer
+from muster.runtime.controller import Pace
 from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.parts import Loop
 from muster.runtime.supervisor import Supervisor
 from muster.services.operator.applier import Applier, Copies
+from muster.services.operator.contests import Contests
 from muster.services.operator.dialects import QUEUES
 from muster.services.operator.first_defaults import FirstDefaults
 from muster.services.operator.objects import (
@@ -31,6 +33,9 @@ from muster.services.operator.reconciler import Operator, installation_of
 from muster.services.operator.settings import Release
 
 _OURS: Final = Selection(labels=f"{LABEL_MANAGED_BY}={SERVICE_OPERATOR}")
+
+_PACE: Final = Pace(gather_s=0.5)
+"""A look is a look at everything: what changes together is looked at together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ def build(supervisor: Supervisor, config: OperatorServiceConfig) -> None:
         supervisor.reader,
         writer,
         supervisor.log.child("applier"),
+        Contests(supervisor.clock),
     )
     if config.makes_defaults:
         first = FirstDefaults(
@@ -67,7 +73,7 @@ def build(supervisor: Supervisor, config: OperatorServiceConfig) -> None:
         config.release,
         NoEffectReport(supervisor),
     )
-    controller = supervisor.controller("installation", reconciler)
+    controller = supervisor.controller("installation", reconciler, _PACE)
     controller.watch(configs, installation_of, _owner_matters)
     controller.watch(shards, installation_of, _owner_matters)
     for informer in made.values():

@@ -9,6 +9,7 @@ from muster.api.roles import (
     may_lead,
     may_read,
     may_record_events,
+    within,
 )
 
 
@@ -19,8 +20,8 @@ def rights(known: Names) -> Rights:
     ]
     return Rights(
         [*may_read(kinds.POD), *may_record_events(), *may_ask_who_asks()],
-        {
-            known.namespace: may_lead(LEASE_SCALE_ADJUSTER),
-            known.scale_adjust_namespace: scaling_pods,
-        },
+        within(
+            (known.namespace, may_lead(LEASE_SCALE_ADJUSTER)),
+            (known.scale_adjust_namespace, scaling_pods),
+        ),
     )

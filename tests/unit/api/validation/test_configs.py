@@ -82,6 +82,110 @@ _WRONG: list[tuple[Json, str, str]] = [
         "no Prometheus duration",
     ),
     (
+        {"binder": {"service": {"image": {"name": "my binder"}}}},
+        "spec.binder.service.image.name",
+        "'my binder' cannot be pulled",
+    ),
+    (
+        {"binder": {"resourceReservation": {"image": {"tag": "1 "}}}},
+        "spec.binder.resourceReservation.image.tag",
+        "'1 ' cannot be pulled",
+    ),
+    (
+        {"nodeScaleAdjuster": {"args": {"scalingPodImage": {"repository": "here/ there"}}}},
+        "spec.nodeScaleAdjuster.args.scalingPodImage.repository",
+        "cannot be pulled",
+    ),
+    (
+        {"binder": {"service": {"resources": {"limits": {"memory": "-1Gi"}}}}},
+        "spec.binder.service.resources.limits[memory]",
+        "-1Gi is negative",
+    ),
+    (
+        {"scheduler": {"service": {"resources": {"requests": {"so much": "1"}}}}},
+        "spec.scheduler.service.resources.requests[so much]",
+        "no resource",
+    ),
+    (
+        {"binder": {"resourceReservation": {"podResources": {"requests": {"cpu": "-1m"}}}}},
+        "spec.binder.resourceReservation.podResources.requests[cpu]",
+        "-1m is negative",
+    ),
+    (
+        {"binder": {"service": {"podDisruptionBudget": {"maxUnavailable": -1}}}},
+        "spec.binder.service.podDisruptionBudget.maxUnavailable",
+        "-1 is negative",
+    ),
+    ({"namespace": "kai.scheduler"}, "spec.namespace", "no DNS label"),
+    (
+        {"binder": {"resourceReservation": {"namespace": "A"}}},
+        "spec.binder.resourceReservation.namespace",
+        "no DNS label",
+    ),
+    (
+        {"binder": {"resourceReservation": {"serviceAccountName": "a b"}}},
+        "spec.binder.resourceReservation.serviceAccountName",
+        "no name of an object",
+    ),
+    (
+        {"binder": {"resourceReservation": {"appLabel": "a b"}}},
+        "spec.binder.resourceReservation.appLabel",
+        "no label value",
+    ),
+    (
+        {"global": {"additionalImagePullSecrets": ["good", "Bad"]}},
+        "spec.global.additionalImagePullSecrets[1]",
+        "'Bad' is no name of an object",
+    ),
+    ({"global": {"priorityClassName": "High"}}, "spec.global.priorityClassName", "no name"),
+    ({"global": {"nodeSelector": {"a b": "c"}}}, "spec.global.nodeSelector[a b]", "no label key"),
+    (
+        {"global": {"podLabelSelector": {"team": "a b"}}},
+        "spec.global.podLabelSelector[team]",
+        "no label value",
+    ),
+    (
+        {"global": {"namespaceLabelSelector": {f"k{i}": "v" for i in range(10_000)}}},
+        "spec.global.namespaceLabelSelector",
+        "10000 labels",
+    ),
+    (
+        {"admission": {"validatingWebhookConfigurationName": "A"}},
+        "spec.admission.validatingWebhookConfigurationName",
+        "no name of an object",
+    ),
+    (
+        {"queueController": {"webhooks": {"webhookConfigurationNamePrefix": "-"}}},
+        "spec.queueController.webhooks.webhookConfigurationNamePrefix",
+        "no beginning of an object's name",
+    ),
+    (
+        {"queueController": {"metricsNamespace": "my-metrics"}},
+        "spec.queueController.metricsNamespace",
+        "no beginning of a metric's name",
+    ),
+    (
+        {"scheduler": {"schedulerService": {"type": "Public"}}},
+        "spec.scheduler.schedulerService.type",
+        "unknown value 'Public'",
+    ),
+    (
+        {"queueController": {"controllerService": {"metrics": {"name": "My Port"}}}},
+        "spec.queueController.controllerService.metrics.name",
+        "no DNS label",
+    ),
+    (
+        {"prometheus": {"accountingLabelKey": "a b"}},
+        "spec.prometheus.accountingLabelKey",
+        "no label key",
+    ),
+    (
+        {"admission": {"webhook": {"port": 8080}}},
+        "spec.admission.webhook.metricsPort",
+        "8080 is port, too",
+    ),
+    ({"dashboard": {"port": 8080}}, "spec.dashboard.port", "8080 is that of its metrics"),
+    (
         {"prometheus": {"storageSize": "much"}},
         "spec.prometheus.storageSize",
         "not a quantity",

@@ -72,3 +72,23 @@ def test_a_deployment_is_available_when_all_its_new_pods_are() -> None:
     assert unavailability(_deployment(2, updatedReplicas=2, readyReplicas=2)) == ""
     assert "1 of 2 pods ready" in unavailability(_deployment(2, updatedReplicas=1, readyReplicas=1))
     assert "not been seen" in unavailability(_deployment(3, updatedReplicas=2, readyReplicas=2))
+
+
+def test_a_deployment_whose_pods_are_refused_says_why_and_the_same_each_time() -> None:
+    def refused(pod: str) -> dict[str, Any]:
+        message = f'pods "{pod}" is forbidden: exceeded quota: all, requested: pods=1'
+        failure = {"type": "ReplicaFailure", "status": "True", "message": message}
+        return _deployment(2, conditions=[failure])
+
+    text = unavailability(refused("binder-x1"))
+    assert text.endswith("pods ready, 0 of them new: exceeded quota: all, requested: pods=1")
+    assert text == unavailability(refused("binder-x2"))
+
+
+def test_whatever_many_things_are_wrong_the_message_has_an_end() -> None:
+    facts = Facts(failures=[f"Service {number}: refused" for number in range(10_000)])
+    (deployed,) = [
+        one for one in stored(status_patch((), facts, 1, NOW_S)) if one.type == "Deployed"
+    ]
+    assert len(deployed.message) < 5000
+    assert "Service 0: refused" in deployed.message
