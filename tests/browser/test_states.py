@@ -4,6 +4,7 @@ others' dashboards had."""
 import asyncio
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,6 +133,36 @@ async def test_what_does_not_do_its_work_is_said_on_every_page() -> None:
         await expect(page.get_by_role("alert")).to_have_count(1)
         site.board.ail(())
         await expect(page.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+async def test_an_address_of_no_page_says_so(size: tuple[int, int]) -> None:
+    async with served_site() as site, browsing(size) as page:
+        site.show(*team("a", 2, 9))
+        await page.goto(site.address("jbos"))
+        await expect(page.get_by_role("alert")).to_contain_text("There is no page jbos.")
+        await _is_fine(page, "jbos")
+        await page.goto(site.address("job/default/%E0%A4%A"))  # what no letter is
+        await expect(page.get_by_role("alert")).to_contain_text("There is no job")
+
+
+async def test_tables_are_cards_on_a_phone_and_nothing_of_them_is_out_of_sight(
+    tmp_path: Path,
+) -> None:
+    """Who is next, pods, shapes and what would start a job, beside the lists."""
+    shown = {
+        "queue/vision": "Waiting",
+        "jobs?by=shapes": "Jobs",
+        "job/default/seg": "What would start it",
+        "job/default/sweep": "Pods",
+    }
+    async with served_site(tmp_path) as site, browsing(PHONE) as page:
+        for name, label in shown.items():
+            await page.goto(site.address(name))
+            region = page.get_by_role("region", name=label, exact=True)
+            await expect(region.locator("tr").last).to_be_visible()
+            is_cut = "one => one.scrollWidth > one.clientWidth"
+            assert not await region.evaluate(is_cut), f"{name}: {label}"
 
 
 async def test_names_of_pages_are_whole_on_a_phone() -> None:

@@ -44,6 +44,15 @@ def test_whoever_asks_for_version_or_help_waits_for_no_import_of_the_engine(
     assert _imported_by(asked) == []
 
 
+@pytest.mark.parametrize("words", [["jobs", "-h"], ["why", "x", "--help"], ["submit", "--help"]])
+def test_the_help_of_a_command_converts_no_values(words: list[str]) -> None:
+    """To import what typer converts them with takes longer than the help."""
+    heavy = ("pydantic", "rich.console", "aiohttp")
+    assert not set(_imported_by(words, heavy=heavy))
+    said = CliRunner().invoke(app, words)
+    assert (said.exit_code, said.stdout[:13]) == (0, "Usage: muster")
+
+
 def test_a_completion_imports_nothing_of_the_engine() -> None:
     environment = (
         "os.environ.update(_MUSTER_COMPLETE='complete_bash', COMP_WORDS='muster b', COMP_CWORD='1')"
@@ -86,14 +95,16 @@ def test_no_service_but_the_scheduler_waits_for_the_engine() -> None:
     assert "numba" not in _imported_by(["scheduler", "--help"])
 
 
-def _imported_by(arguments: list[str], before: str = "") -> list[str]:
+def _imported_by(
+    arguments: list[str], before: str = "", heavy: tuple[str, ...] = _HEAVY
+) -> list[str]:
     """Those of the heavy modules that the command has imported when it ends."""
     program = (
         f"import os, sys; {before}\n"
         "from muster.cli.main import app\n"
         f"try: app({arguments!r}, prog_name='muster')\n"
         "except SystemExit: pass\n"
-        f"print(*(name for name in {_HEAVY!r} if name in sys.modules), file=sys.stderr)"
+        f"print(*(name for name in {heavy!r} if name in sys.modules), file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60

@@ -1,6 +1,7 @@
 """muster why, plan and priority: what they print, and how they end."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,49 @@ def test_a_job_whose_group_has_another_name_is_known_by_what_was_submitted(
 ) -> None:
     result = _run(server, "why", name, "-o", "json", "--no-search")
     assert json.loads(result.stdout)["items"][0]["job"] == "default/spark-1f2e"
+
+
+@pytest.mark.parametrize("command", ["jobs -A", "when", "priority", "top", "status", "why pi"])
+def test_tables_and_pages_call_a_job_as_why_knows_it(server: str, command: str) -> None:
+    """Its group bears a name that nobody typed. Programs get the group, which they ask by."""
+    shown = _run(server, *command.split()).stdout
+    assert "spark-1f2e" not in shown
+    if command not in ("status", "top"):  # they name the oldest and the newest
+        assert re.search(r"\bpi\b", shown)
+    assert "default/pi" in shown or command in ("jobs -A", "status", "top")
+
+
+def test_programs_get_the_key_and_beside_it_what_it_is_called(server: str) -> None:
+    assert "default/spark-1f2e" in _run(server, "jobs", "-A", "-o", "name").stdout.split()
+    assert "spark-1f2e" in _run(server, "jobs", "-A", "-o", "csv").stdout
+    told = json.loads(_run(server, "jobs", "-A", "-o", "json").stdout)
+    assert told["called"] == {"default/spark-1f2e": "default/pi"}
+    (row,) = [one for one in told["items"] if one["key"] == "default/spark-1f2e"]
+    assert row["known_as"] == ["SparkApplication/pi"]
+
+
+def test_replicas_of_one_deployment_stay_apart(server: str) -> None:
+    shown = _run(server, "jobs", "-A", "-o", "wide").stdout
+    assert "web-a" in shown
+    assert "web-b" in shown
+    assert re.search(r"\bpi .* SparkApplication ", shown), "the kind of what was submitted"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["why", "trian"], "no job trian is there (namespace default). Did you mean train?"),
+        (["queues", "ab"], "There is no queue ab. It may have been deleted."),
+        (["jobs", "-A", "--on", "n11"], "There is no node n11. Did you mean n1?"),
+        (["jobs", "-A", "--reason", "noroom"], "there is no code noroom. Did you mean NoRoom?"),
+        (["when", "-q", "bb"], "There is no queue bb."),
+        (["jobs", "-A", "--class", "nver"], "write broken, never, policy, now, soon"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_the_nearest_right_one(
+    server: str, words: list[str], said: str
+) -> None:
+    assert said in " ".join(_run(server, *words).stderr.split())
 
 
 def test_of_several_jobs_that_one_owner_has_all_are_named(server: str) -> None:

@@ -17,7 +17,7 @@ from muster.cli.main import app
 from muster.cli.objects import Thing
 from muster.cli.screen import GONE_S, Places, Screen
 from muster.cli.submission import Wish, job_manifest
-from muster.cli.tables import BadColumn, Column, Row, chosen, ordered, table_lines
+from muster.cli.tables import BadColumn, Column, Row, chosen, ordered, table_lines, wrapped
 
 
 def _names(found: list[tuple[dict[str, str], bool]]) -> list[tuple[str, bool]]:
@@ -72,6 +72,46 @@ def test_only_the_last_column_is_cut_and_names_never_are() -> None:
     assert line.endswith("…")
     (line,) = table_lines(columns, [row], headers=False, width_max=20)
     assert "yes" in line
+
+
+def test_numbers_and_titles_are_never_cut_however_narrow_the_terminal() -> None:
+    numbers = [Column("NAME", lambda row: row["a"]), Column("WAITING", lambda row: row["n"], True)]
+    shown = table_lines(numbers, [{"a": "team-of-the-long-name", "n": "12"}], width_max=20)
+    assert [line.split() for line in shown] == [
+        ["NAME", "WAITING"],
+        ["team-of-the-long-name", "12"],
+    ]
+    texts = [Column("NAME", lambda row: row["a"]), Column("BECAUSE", lambda row: row["n"])]
+    title, told = table_lines(texts, [{"a": "x" * 30, "n": "its queue has its share"}], width_max=9)
+    assert title.endswith("BECAUSE")
+    assert told.endswith("its queue has…")
+
+
+def test_a_chosen_field_that_is_one_word_may_be_a_name_and_is_not_cut() -> None:
+    (line,) = table_lines(chosen("key"), [{"key": "llm/" + "x" * 90}], False, 40, is_raw=True)
+    assert line == "llm/" + "x" * 90
+
+
+def test_of_a_page_nothing_is_cut_and_what_follows_stands_below_its_text() -> None:
+    line = "  also      Queue llm has its share: it may use what is free, and take nothing else."
+    rows = wrapped(line, 40)
+    assert all(len(row) <= 40 for row in rows)
+    assert {row[:12].strip() for row in rows[1:]} == {""}
+    assert " ".join(" ".join(rows).split()) == " ".join(line.split())
+    assert wrapped(line, 0) == [line]
+    assert wrapped("sentence " * 9, 40)[1].startswith("    sentence")
+
+
+def test_lines_that_the_terminal_breaks_are_drawn_over_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = Screen(height=6, width=10)
+    shown.draw(["x" * 25, "y" * 10])
+    capsys.readouterr()
+    shown.draw(["x" * 25, "y" * 10, "z" * 11, "w"])
+    again = capsys.readouterr().out
+    assert again.startswith("\x1b[4A"), "three rows and one"
+    assert "2 more rows do not fit" in again
 
 
 def test_rows_without_a_value_come_last_whichever_way_they_are_sorted() -> None:

@@ -2,19 +2,22 @@
 
 import fnmatch
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from muster.api import names
 from muster.api.meta import ObjectMeta
+from muster.base.visible import visible
+
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 _UID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _KEY: Final = re.compile(r"[a-z0-9-]+/[a-z0-9.-]+")
+KEY_IN_TEXT: Final = re.compile(r"[a-z0-9-]+/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+"""Without the stop of a sentence behind it."""
 _OWNED: Final = re.compile(rf"pg-(.+)-{_UID}")
 _IN_TEXT: Final = re.compile(rf"\bpg-([a-z0-9.-]+?)-{_UID}\b")
-_UNPRINTABLE: Final = re.compile(
-    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
-)
 _OF_LABELS: Final = (
     ("spark-app-name", "SparkApplication"),
     ("workflows.argoproj.io/workflow", "Workflow"),
@@ -76,17 +79,16 @@ def groups_of(key: str) -> str:
     return f"{namespace}/pg-{name}-{'-'.join('[0-9a-f]' * size for size in (8, 4, 4, 4, 12))}"
 
 
-def for_people(text: str) -> str:
+def for_people(text: str, called: Mapping[str, str] = NOTHING) -> str:
     """A key or a sentence as people read it: groups called by their owners, as they are typed, and
-    nothing that a tenant wrote to move the cursor, to paint, or to turn words round."""
+    nothing that a tenant wrote to move the cursor, to paint, or to turn words round. `called`:
+    what jobs are called of which the group's name does not tell it, by key."""
     found = _IN_TEXT.sub(r"\1", text) if "pg-" in text else text
-    return _UNPRINTABLE.sub(_spelt, found)
+    if called and "/" in found:
+        found = KEY_IN_TEXT.sub(lambda key: called.get(key[0], key[0]), found)
+    return visible(found)
 
 
-def in_one_line(text: str) -> str:
+def in_one_line(text: str, called: Mapping[str, str] = NOTHING) -> str:
     """The same, where a line is a row: nobody writes rows of his own."""
-    return for_people(text).replace("\n", "\\n")
-
-
-def _spelt(letter: re.Match[str]) -> str:
-    return letter[0].encode("unicode_escape").decode()
+    return for_people(text, called).replace("\n", "\\n")

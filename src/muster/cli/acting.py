@@ -18,7 +18,6 @@ import typer
 from muster.api.group_names import for_people
 from muster.cli.asking import Source
 from muster.cli.completing import named
-from muster.cli.failing import failed
 from muster.cli.naming import JOB_HELP, NAMESPACE_HELP
 from muster.cli.objects import CannotChange, Cluster, over_connection
 from muster.cli.reading import ACCESS, SERVER, Reading, option
@@ -90,7 +89,7 @@ class Acting:
     def tell(self, items: Sequence[Done], lines: Sequence[str]) -> None:
         """For people these lines, for programs the same as one object."""
         if self.form == "text":
-            typer.echo(for_people("\n".join(lines)))
+            typer.echo(for_people("\n".join(lines), self.source.called))
             return
         rows = [msgspec.to_builtins(one) for one in items]
         listed = Frame().listed("DoneList", rows)
@@ -103,7 +102,7 @@ class Acting:
         try:
             return over_connection(self.source, act, trial is Trial.SERVER)
         except (ApiError, BadAccess, CannotChange, Unreachable) as problem:
-            raise failed(self.reading.command, problem) from None
+            raise self.reading.failed(problem) from None
 
     def would(self, trial: Trial) -> str:
         """Before what was done, where it was not."""
@@ -113,6 +112,7 @@ class Acting:
         """Asks on a terminal; a script says --yes."""
         if yes:
             return
+        question = for_people(question, self.source.called)
         if not sys.stdin.isatty():
             raise self.reading.failed(f"{question} Nobody is there to ask: write --yes.")
         if not typer.confirm(question):

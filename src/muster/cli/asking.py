@@ -40,6 +40,8 @@ class Source:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     doing: Doing = field(default_factory=lambda: Doing("asking"), init=False)
     """What it does just now, for whoever waits."""
+    called: dict[str, str] = field(default_factory=dict, init=False)
+    """What people call jobs that answers spoke of, where their keys do not tell it."""
     _look: Any = field(default=None, init=False)
     _laptop: str | None = field(default=None, init=False)
 
@@ -47,8 +49,12 @@ class Source:
         """The JSON that /api/v1/PATH answers; with a body it is posted."""
         asked = {name: value for name, value in query.items() if value}
         if server := self.named_server:
-            return ask_server(server, path, asked, body, self.within_s, self.token_file)
-        return self._from_cluster(path, asked, body)
+            found = ask_server(server, path, asked, body, self.within_s, self.token_file)
+        else:
+            found = self._from_cluster(path, asked, body)
+        if isinstance(found, dict):
+            self.called.update(found.get("called", {}))
+        return found
 
     @property
     def named_server(self) -> str:
@@ -79,6 +85,7 @@ class Source:
         from muster.engine.config.reader import ConfigError
         from muster.services.scheduler.options import SchedulerServiceConfig
         from muster.web.answers import BadQuestion, NotThere
+        from muster.web.called import with_called
         from muster.web.questions import PROBLEMS
 
         async def asked() -> Any:
@@ -93,7 +100,8 @@ class Source:
         known: tuple[type[Exception], ...]
         known = (NotSeen, BadAccess, BadQuestion, ConfigError, NotThere, *PROBLEMS)
         try:
-            return msgspec.to_builtins(asyncio.run(asked()))
+            found = msgspec.json.encode(asyncio.run(asked()))
+            return msgspec.json.decode(with_called(found, self._look.moment))
         except known as problem:
             raise NoAnswer(str(problem)) from None
 

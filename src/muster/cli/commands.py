@@ -283,7 +283,8 @@ class CommandGroup(TyperGroup):
             self.add_command(line)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:
+        # Before the name of a command none of our own flags was typed: nothing is to be converted.
+        if ctx.resilient_parsing or (args and not args[0].startswith("-")):
             leave_as_typed(self, ctx)
         return super().parse_args(ctx, args)
 

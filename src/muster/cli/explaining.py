@@ -59,12 +59,12 @@ def why_lines(
         return lines + _decided_lines(found["decided"])
     lines = [f"{found['job']} waits: {found['code']}. {found['message']}"]
     others = found["reasons"][1:] if all_reasons else found["reasons"][1:3]
-    lines += [f"  also      {one['sentence']}" for one in others]
+    lines += [f"  also      {one['message']}" for one in others]
     if all_reasons:
-        lines += [f"  {one['code']}: {one['nextStep']}" for one in found["reasons"]]
+        lines += [f"  {one['code']}: {one['next']}" for one in found["reasons"]]
     if nodes:
         lines += _node_lines(found["reasons"])
-    lines += [f"  no way    {one['sentence']}" for one in found["no_eviction_because"]]
+    lines += [f"  no way    {one['message']}" for one in found["no_eviction_because"]]
     place = found["place"]
     if place:
         behind = f", behind {place['behind']}: {place['because']}" if place["behind"] else ""
@@ -149,8 +149,12 @@ def when(
     items = [
         _with_need({"job": key, **start}, waiting.get(key)) for key, start in found["items"].items()
     ]
-    notes = [] if items else ["Nothing waits."]
+    notes = [] if items else [_nothing(asked, queue)]
     return Answer({**found, "items": items}, _STARTS, "job", notes=notes)
+
+
+def _nothing(asked: Reading, queue: str) -> str:
+    return (asked.amiss(f"queues/{queue}") if queue else "") or "Nothing waits."
 
 
 def _when(asked: Reading, key: str) -> Answer:
@@ -222,7 +226,7 @@ def priority(
     found = asked.ask("priority", {"queue": queue, "limit": str(limit)})
     needs = _waiting(asked, queue) if found["items"] else {}
     items = [_with_need(one, needs.get(one["job"])) for one in found["items"]]
-    notes = [] if items else ["Nothing waits."]
+    notes = [] if items else [_nothing(asked, queue)]
     if found["total"] > len(items):
         notes.append(f"{len(items)} of {amount(found['total'])} shown; --limit 1000 shows more")
     return Answer({**found, "items": items}, _PLACES, "job", notes=notes)

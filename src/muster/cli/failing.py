@@ -1,11 +1,15 @@
 """How a command ends that cannot do what it was asked."""
 
+from collections.abc import Mapping
+
 import typer
 
+from muster.api.group_names import NOTHING, for_people
 
-def failed(command: str, problem: object) -> typer.Exit:
-    """Say why the command ends, and end with 1."""
-    typer.echo(f"muster {command}: {problem}", err=True)
+
+def failed(command: str, problem: object, called: Mapping[str, str] = NOTHING) -> typer.Exit:
+    """Say why the command ends, and end with 1. `called`: what jobs are called, by key."""
+    typer.echo(for_people(f"muster {command}: {problem}", called), err=True)
     return typer.Exit(1)
 
 

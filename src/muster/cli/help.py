@@ -6,12 +6,14 @@ Rich would cut the names of long flags at 80 columns.
 from collections.abc import Iterable
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
 
 from muster.cli.unconverted import leave_as_typed
 
 _OPTIONS = "Options"
 _DRY = "--dry-run"
+_HELP = frozenset({"-h", "--help"})
 _CLIENT = f"{_DRY}=client"
 
 
@@ -24,9 +26,13 @@ class PlainCommand(TyperCommand):
         """As kubectl, `--dry-run` alone is `--dry-run=client`. What follows `--` is somebody
         else's.
         """
+        own = args.index("--") if "--" in args else len(args)
         if ctx.resilient_parsing:
             leave_as_typed(self, ctx)
-        own = args.index("--") if "--" in args else len(args)
+        elif not _HELP.isdisjoint(args[:own]):
+            # Before any value is converted: what that imports takes longer than the help.
+            typer.echo(self.get_help(ctx))
+            ctx.exit()
         is_flag = any(_DRY in one.opts and getattr(one, "is_flag", False) for one in self.params)
         written, meant = (_CLIENT, _DRY) if is_flag else (_DRY, _CLIENT)
         ours = [meant if one == written else one for one in args[:own]]

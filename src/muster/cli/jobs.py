@@ -2,20 +2,23 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import typer
 
+from muster.api.group_names import NOTHING
 from muster.cli.completing import codes, named
 from muster.cli.moments import now_s, parsed
 from muster.cli.naming import key_of
 from muster.cli.reading import Answer, Reading, Selector, context_namespace, reading
+from muster.cli.reasons import unknown_code
 from muster.cli.tables import Column, Row, age, amount, category_tone
 
 _SERVER_SORTS: Final = frozenset(
     {"key", "queue", "state", "priority", "gpus", "pods", "created", "reason"}
 )
+_CATEGORIES: Final = ("broken", "never", "policy", "now", "soon")
 _STATES: Final = ("waiting", "running", "starting", "ended")
 _GONE: Final = "Those whose objects are deleted by now: muster history --since 7d"
 _PLACES_MAX: Final = 1000
@@ -70,6 +73,8 @@ def jobs(
     """What runs, what waits, why, and since when?"""
     if state and state.lower() not in _STATES:
         raise typer.BadParameter(f"--state {state}: write {', '.join(_STATES)}")
+    if category and category not in _CATEGORIES:
+        raise typer.BadParameter(f"--class {category}: write {', '.join(_CATEGORIES)}")
     if name:
         return _one(asked, key_of(asked, name, namespace))
     where = "" if all_namespaces else namespace or context_namespace(asked.source)
@@ -98,7 +103,9 @@ def jobs(
         items = _with_evictions(asked, items)
     if starts:
         items = _with_starts(asked, items)
-    notes = [] if items else [_none(where, state, queue, user, reason, category, on, selector)]
+    notes = [] if items else [*_unknown(asked, queue, on, reason)]
+    if not items and not notes:
+        notes = [_none(where, state, queue, user, reason, category, on, selector)]
     if ranked["total"] > len(ranked["items"]):
         first = amount(len(ranked["items"]))
         notes.append(f"PLACE is of the first {first} that wait; muster why JOB tells it of any")
@@ -106,7 +113,9 @@ def jobs(
         notes.append(_GONE)
     if found["next"]:
         notes.append(f"{len(items)} of {amount(found['total'])} jobs shown; --limit 0 shows all")
-    columns = _columns(has_namespace=bool(where))
+    # Programs get keys, which they ask by.
+    called = asked.source.called if asked.is_for_people else NOTHING
+    columns = _columns(bool(where), called)
     return Answer({**found, "items": items}, columns, "key", notes=notes, is_ordered=is_ordered)
 
 
@@ -166,6 +175,15 @@ def _with_evictions(asked: Reading, items: list[Any]) -> list[Any]:
     return [{**one, "evictions": None if found is None else counts[one["key"]]} for one in items]
 
 
+def _unknown(asked: Reading, queue: str, on: str, reason: str) -> Iterator[str]:
+    """Which words of a question are names of nothing: where nothing was found, they may be why."""
+    for path in (f"queues/{queue}" if queue else "", f"nodes/{on}" if on else ""):
+        if path and (said := asked.amiss(path)):
+            yield said
+    if reason and (said := unknown_code(reason)):
+        yield said
+
+
 def _none(where: str, *filters: str) -> str:
     if any(filters):
         return "No such jobs: leave out a filter."
@@ -207,16 +225,13 @@ def _start(job: Row) -> str:
     return start_text(job.get("start"), (job["reason"] or {}).get("category", ""))
 
 
-def _columns(has_namespace: bool) -> list[Column]:
-    named = (
-        [Column("NAME", lambda job: job["key"].partition("/")[2], field="key")]
-        if has_namespace
-        else [
-            Column("NAMESPACE", lambda job: job["key"].partition("/")[0], field="key"),
-            Column("NAME", lambda job: job["key"].partition("/")[2], field="key"),
-        ]
-    )
-    return [*named, *_JOBS]
+def _columns(has_namespace: bool, called: Mapping[str, str]) -> list[Column]:
+    def name(job: Row) -> str:
+        return str(called.get(job["key"], job["key"])).partition("/")[2]
+
+    namespace = Column("NAMESPACE", lambda job: job["key"].partition("/")[0], field="key")
+    named = [] if has_namespace else [namespace]
+    return [*named, Column("NAME", name, field="key"), *_JOBS]
 
 
 _JOBS: Final = [
@@ -233,7 +248,7 @@ _JOBS: Final = [
     Column("PLACE", _place, field="place.at"),
     Column("START", _start),
     Column("AGE", lambda job: age(now_s() - job["created"]), True, field="created"),
-    Column("KIND", lambda job: job["kind"] or "-", is_wide=True, field="kind"),
+    Column("KIND", lambda job: _kind(job), is_wide=True, field="kind"),
     Column("PRIORITY", lambda job: amount(job["priority"]), True, True, "priority"),
     Column("PREEMPTIBLE", lambda job: "yes" if job["preemptible"] else "no", is_wide=True),
     Column("NODES", lambda job: amount(job["nodes"]), True, True, "nodes"),
@@ -242,6 +257,12 @@ _JOBS: Final = [
     Column("SHAPE", lambda job: str(job["shape"]), True, True, "shape"),
     Column("MESSAGE", lambda job: _reason(job, "message"), is_wide=True),
 ]
+
+
+def _kind(job: Row) -> str:
+    """Of what was submitted."""
+    submitted = job.get("known_as") or [f"{job['kind']}/"]
+    return str(submitted[0]).partition("/")[0] or "-"
 
 
 def _tone(job: Row) -> str:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from muster.api.group_names import for_people, owner_name
+from muster.api.group_names import owner_name
 from muster.api.meta import Key
 from muster.cli.reading import Reading, context_namespace
+from muster.model.nearest import nearest
 
 _SHOWN_MAX: Final = 8
 JOB_HELP: Final = "NAME, NAMESPACE/NAME or KIND/NAME."
@@ -33,9 +34,20 @@ def _instead(asked: Reading, job: str, namespace: str) -> str:
             return f". {said}"
     elsewhere = [one for one in _listed(asked, first, second) if _is_called(one, second or first)]
     if elsewhere:
-        keys = ", ".join(for_people(str(one["key"])) for one in elsewhere[:_SHOWN_MAX])
+        keys = ", ".join(str(one["key"]) for one in elsewhere[:_SHOWN_MAX])
         return f". Of that name there is {keys}"
-    return "; `muster jobs -A` lists all"
+    near = nearest(second or first, _all_called(asked, first if second else namespace))
+    return f". Did you mean {near}?" if near else "; `muster jobs -A` lists all"
+
+
+def _all_called(asked: Reading, namespace: str) -> list[str]:
+    """What the jobs there are called."""
+    found = asked.try_ask("jobs", {"namespace": namespace, "limit": "1000"})
+    return [
+        name
+        for one in (found or {"items": ()})["items"]
+        for name in (owner_name(one["key"].partition("/")[2]), *(own for _, own in _owners(one)))
+    ]
 
 
 def known_job(asked: Reading, job: str, namespace: str) -> Mapping[str, Any] | None:

@@ -62,14 +62,16 @@ def history(
             "limit": str(limit),
         },
     )
-    notes = (
-        []
-        if found["items"]
-        else [f"Nothing in the journal since {since}; --since 7d looks further back."]
-    )
+    notes = [] if found["items"] else [_nothing(asked, since, queue, taken_by)]
     if len(found["items"]) == limit:
         notes.append(f"{limit} events shown; there may be more: --limit 1000, or --until")
     return Answer(found, _EVENTS, "job", notes=notes)
+
+
+def _nothing(asked: Reading, since: str, *queues: str) -> str:
+    wrong = (asked.amiss(f"queues/{one}") for one in queues if one)
+    looked = f"Nothing in the journal since {since}; --since 7d looks further back."
+    return next(filter(None, wrong), looked)
 
 
 def _key(asked: Reading, job: str, namespace: str) -> str:

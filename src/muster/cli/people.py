@@ -32,7 +32,9 @@ def status_lines(asked: Reading, found: Mapping[str, Any]) -> list[str]:
 
 def _parts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     gpus, fits, jobs = found["gpus"], found["fits"], found["jobs"]
-    out = f"   {amount(gpus['out'])} out of service" if gpus["out"] else ""
+    left = gpus.get("shared", 0.0)
+    out = f"   {amount(left)} left of shared ones" if left else ""
+    out += f"   {amount(gpus['out'])} out of service" if gpus["out"] else ""
     categories = ", ".join(f"{n} {name}" for name, n in jobs["by_category"].items())
     waits = f"{amount(jobs['waiting'])} waiting for {amount(jobs['asked'])} GPUs"
     lines = [

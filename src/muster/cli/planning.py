@@ -132,7 +132,7 @@ def plan_lines(found: Mapping[str, Any], file: Path | None = None) -> list[str]:
         lines.append(f"  where     {', '.join(places[:SHOWN_MAX])}")
     if found["evicts"]:
         lines.append(f"  evicts    {evicted(found['evicts'])}")
-    lines += [f"  because   {one['code']}. {one['sentence']}" for one in found["reasons"]]
+    lines += [f"  because   {one['code']}. {one['message']}" for one in found["reasons"]]
     if (otherwise := found.get("otherwise")) is not None:
         lines.append(f"  starts    {start_text(otherwise)}{_interval(otherwise)}")
     lines += [f"  problem   {text}" for text in found["problems"]]

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from muster.api.group_names import for_people
+from muster.api.group_names import for_people, in_one_line
 from muster.base.clock import SystemClock
 from muster.cli.asking import NOTHING, NoAnswer, Source
 from muster.cli.failing import failed
@@ -30,10 +30,10 @@ from muster.cli.tables import (
     Column,
     Row,
     chosen,
-    cut,
     ordered,
     programs_form,
     table_lines,
+    wrapped,
 )
 from muster.web.frame import Frame
 
@@ -89,6 +89,14 @@ class Reading:
         except NoAnswer:
             return None
 
+    def amiss(self, path: str) -> str:
+        """What is wrong with a question whose answer is not needed; "": nothing is."""
+        try:
+            self._asked(path, NOTHING)
+        except NoAnswer as problem:
+            return str(problem)
+        return ""
+
     def one(
         self,
         kind: str,
@@ -114,7 +122,7 @@ class Reading:
             return self.source.ask(path, query, body)
 
     def failed(self, problem: object) -> typer.Exit:
-        return failed(self.command, problem)
+        return failed(self.command, problem, self.source.called)
 
     @property
     def is_for_people(self) -> bool:
@@ -154,7 +162,7 @@ def run(asked: Reading, body: Callable[[Reading], Answer]) -> None:
         answer = body(asked)
         _print(_lines(asked, answer, _rows(asked, answer)))
         for note in answer.notes:
-            typer.echo(note, err=True)
+            typer.echo(for_people(note, asked.source.called), err=True)
     except BadColumn as problem:
         raise asked.failed(problem) from None
     if answer.code:
@@ -199,21 +207,25 @@ def _lines(asked: Reading, answer: Answer, rows: Sequence[Row]) -> list[str]:
         text = programs_form(asked.form, answer.listed, rows, columns, answer.name, asked.headers)
         return text.split("\n") if text else []
     width = 0 if asked.is_wide else _width()
+    called = asked.source.called
     if answer.page is not None and not asked.columns:
-        return [cut(for_people(line), width) for line in answer.page()]
+        people = partial(in_one_line, called=called)
+        return [row for line in answer.page() for row in wrapped(people(line), width)]
     shown = [one for one in columns if asked.is_wide or asked.columns or not one.is_wide]
     # Without rows there is a sentence in place of a table.
     if not rows:
         return []
     is_raw = bool(asked.columns)
-    return table_lines(shown, rows, asked.headers, width, asked.colours, is_raw=is_raw)
+    return table_lines(
+        shown, rows, asked.headers, width, asked.colours, is_raw=is_raw, called=called
+    )
 
 
 def _watch(asked: Reading, body: Callable[[Reading], Answer]) -> None:
     """Until Ctrl-C. On a terminal in place; else what is new, so that it can be piped."""
     is_drawn = sys.stdout.isatty() and asked.is_for_people
-    size, places, before = shutil.get_terminal_size(), None, list[str]()
-    screen = Screen(size.lines, size.columns, asked.colours)
+    places, before = None, list[str]()
+    screen = Screen(0, 0, asked.colours)
     clock, news = SystemClock(), _followed(asked)
     while True:
         answer = body(asked)
@@ -221,6 +233,7 @@ def _watch(asked: Reading, body: Callable[[Reading], Answer]) -> None:
             lines = [_one_line(answer, _rows(asked, answer))]
         elif answer.page is not None or not is_drawn:
             lines = _lines(asked, answer, _rows(asked, answer))
+        screen.width, screen.height = shutil.get_terminal_size()  # people pull at windows
         if is_drawn and answer.page is None:
             places = places or Places(answer.name)
             rows = places.arrange(_rows(asked, answer), clock.monotonic_s())

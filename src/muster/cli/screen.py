@@ -5,8 +5,10 @@ import select
 import sys
 import termios
 import tty
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 from muster.cli.following import News
@@ -55,13 +57,27 @@ class Screen:
         """`dimmed`: the numbers of lines that are about what is gone."""
         room = max(self.height - 1, 2)
         shown = [self._gone(line) if at in dimmed else line for at, line in enumerate(lines)]
-        if len(shown) > room:
-            shown = [*shown[: room - 1], f"{len(lines) - room + 1} more rows do not fit"]
+        ends = list(accumulate(map(self._rows, shown)))
+        if ends and ends[-1] > room:
+            fit = bisect_right(ends, room - 1)
+            shown = [*shown[:fit], f"{len(lines) - fit} more rows do not fit"]
         back = f"\x1b[{self._drawn}A\r" if self._drawn else ""
-        text = "".join(f"\x1b[2K{line}\n" for line in shown)
+        text = "".join(f"\x1b[2K{line}{self._rest(line)}\n" for line in shown)
         sys.stdout.write(f"{back}{text}\x1b[J")
         sys.stdout.flush()
-        self._drawn = len(shown)
+        self._drawn = sum(map(self._rows, shown))
+
+    def _rows(self, line: str) -> int:
+        """Of the terminal, which breaks what is wider."""
+        return max(-(-self._length(line) // self.width), 1) if self.width else 1
+
+    def _rest(self, line: str) -> str:
+        """What clears the last of several rows behind the line; a full one has nothing behind."""
+        is_full = self._length(line) % (self.width or 1) == 0
+        return "" if self._rows(line) == 1 or is_full else "\x1b[K"
+
+    def _length(self, line: str) -> int:
+        return len(_COLOUR.sub("", line))
 
     def _gone(self, line: str) -> str:
         """Said by a word too: not everybody sees, or wants, what is dimmed."""

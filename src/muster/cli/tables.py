@@ -2,16 +2,23 @@
 
 import csv
 import io
+import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from muster.api.group_names import in_one_line
+from muster.api.group_names import NOTHING, in_one_line
+from muster.base.visible import visible
 
 FORMS: Final = ("table", "wide", "json", "yaml", "name", "csv")
 Row = Mapping[str, Any]
 _GAP: Final = "   "
+_TEXT_LEAST: Final = 16
+_LABEL: Final = re.compile(r" *\S+(?: \S+)*  +")
+"""What a line of a page begins with: a word or two, and the space behind."""
+_LABEL_MAX: Final = 16
 
 
 class BadColumn(ValueError):
@@ -79,12 +86,13 @@ def table_lines(
     colours: bool = False,
     *,
     is_raw: bool = False,
+    called: Mapping[str, str] = NOTHING,
 ) -> list[str]:
-    """Capitals, three spaces, no lines. `width_max`: where the last column is cut; 0: nowhere.
-    `is_raw`: names as programs read them."""
+    """Capitals, three spaces, no lines. `width_max`: where the last column is cut, if it is text,
+    and never to nothing; 0: nowhere. `is_raw`: names as programs read them. `called`: what
+    jobs are called, by key."""
     cells = [
-        [column.text(row) if is_raw else in_one_line(column.text(row)) for column in columns]
-        for row in rows
+        [_cell_text(column.text(row), called, is_raw=is_raw) for column in columns] for row in rows
     ]
     lines = [[column.name for column in columns], *cells] if headers else cells
     width = [max((len(line[at]) for line in lines), default=0) for at in range(len(columns))]
@@ -94,14 +102,27 @@ def table_lines(
             text.rjust(width[at]) if columns[at].is_number else text.ljust(width[at])
             for at, text in enumerate(line)
         )
-        return cut(_GAP.join(parts).rstrip(), width_max, sum(width[:-1]))
+        return _GAP.join(parts).rstrip()
 
+    if width_max and columns and not columns[-1].is_number:
+        before = sum(width[:-1]) + len(_GAP) * (len(columns) - 1)
+        room = max(width_max - before, _TEXT_LEAST)
+        # A field that is no sentence may be a name, and names are never cut.
+        lines = [
+            [*line[:-1], line[-1] if is_raw and " " not in line[-1] else cut(line[-1], room)]
+            for line in lines
+        ]
     shown = [padded(line) for line in lines]
     if not colours:
         return shown
     first = len(shown) - len(rows)
     painted = [_painted(*one, columns, width) for one in zip(shown[first:], rows, strict=True)]
     return [*shown[:first], *painted]
+
+
+def _cell_text(text: str, called: Mapping[str, str], *, is_raw: bool) -> str:
+    """A cell, of which nothing moves what stands beside it."""
+    return visible(text).replace("\n", "\\n") if is_raw else in_one_line(text, called)
 
 
 def _painted(line: str, row: Row, columns: Sequence[Column], width: Sequence[int]) -> str:
@@ -117,11 +138,34 @@ def _painted(line: str, row: Row, columns: Sequence[Column], width: Sequence[int
     return line
 
 
-def cut(line: str, width_max: int, least: int = 0) -> str:
-    """Not longer than a terminal, where that leaves what must not be cut."""
-    if not width_max or len(line) <= width_max or least >= width_max:
-        return line
-    return line[: width_max - 1] + "…"
+def cut(text: str, width_max: int) -> str:
+    """Not longer than that, and between two words where there are such; 0: as it is."""
+    if not width_max or len(text) <= width_max:
+        return text
+    shown = text[: width_max - 1]
+    words, _, part = shown.rpartition(" ")
+    is_in_a_word = part and text[width_max - 1] != " " and len(part) < len(words)
+    return f"{words if is_in_a_word else shown}…"
+
+
+def wrapped(line: str, width_max: int) -> list[str]:
+    """A line of a page on as many rows as it takes, what follows below where its text began; 0: as
+    it is. A page answers, so nothing of it is cut."""
+    if not width_max or len(line) <= width_max:
+        return [line]
+    label = _LABEL.match(line)
+    at = label.end() if label and label.end() <= _LABEL_MAX else _indent(line) + 4
+    return textwrap.wrap(
+        line,
+        width_max,
+        subsequent_indent=" " * min(at, width_max // 3),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
 
 
 def field_of(row: Row, path: str) -> Any:

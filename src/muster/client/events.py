@@ -22,6 +22,7 @@ from muster.base.clock import Clock
 from muster.base.expiring import ExpiringMap
 from muster.base.log import Log, surroundings
 from muster.base.timefmt import rfc3339
+from muster.base.visible import visible
 from muster.client.errors import Deposed, NotFound, described
 from muster.client.kinds import header
 from muster.client.limits import Lane
@@ -148,10 +149,11 @@ class Recorder:
     ) -> None:
         """Say that something happened to an object; returns at once. `notes` are annotations.
 
-        Unless it `folds`, it is told by itself however much was said of the like before.
+        Words of tenants in it are made visible: an administrator's terminal shows events as they
+        are. Unless it `folds`, it is told by itself however much was said of the like before.
         """
         now_s = self._clock.now_s()
-        message = message[:_MESSAGE_LENGTH_MAX]
+        message = visible(message)[:_MESSAGE_LENGTH_MAX]
         subject = self._subject(about, event_type, reason, now_s)
         said = self._combined(subject, message) if folds else message
         same = _Same(about, event_type, reason, said)

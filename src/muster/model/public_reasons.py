@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from muster.base.visible import visible
 from muster.model.reason_codes import CODE_OF, CODES, Category, Code, is_lasting
 from muster.model.reason_texts import dominant_count, next_step, told
 from muster.model.reasons import Reason, Refusal
@@ -42,7 +43,7 @@ class PublicReason:
 
     @property
     def next_step(self) -> str:
-        return next_step(self.code, self.refusal)
+        return visible(next_step(self.code, self.refusal))
 
     @property
     def identity(self) -> tuple[Code, str]:
@@ -58,8 +59,8 @@ class PublicReason:
             "code": str(self.code),
             "category": str(self.category),
             "subject": self.subject,
-            "sentence": self.sentence,
-            "nextStep": self.next_step,
+            "message": self.sentence,
+            "next": self.next_step,
             "evidence": dict(self.evidence),
         }
 
@@ -78,16 +79,6 @@ class Why:
     @property
     def all(self) -> tuple[PublicReason, ...]:
         return (*self.reasons, *self.no_eviction_because)
-
-    def as_json(self) -> dict[str, Any]:
-        """Reason, category, sentence and evidence of the dominant one; all of them as a list."""
-        dominant = self.dominant.as_json()
-        return {
-            "reason": dominant.pop("code"),
-            **dominant,
-            "reasons": [one.as_json() for one in self.reasons],
-            "noEvictionBecause": [one.as_json() for one in self.no_eviction_because],
-        }
 
 
 def why_of(refusals: Sequence[Refusal]) -> Why | None:
@@ -108,7 +99,9 @@ def public_reason(refusal: Refusal) -> PublicReason:
     """One refusal as everybody reads it."""
     code = code_of(refusal)
     said = told(code, refusal)
-    return PublicReason(code, said.subject, said.sentence, said.evidence, refusal)
+    # Tenants write names and reasons of holds: whoever reads conditions on a terminal is not to be
+    # moved about by them.
+    return PublicReason(code, visible(said.subject), visible(said.sentence), said.evidence, refusal)
 
 
 def code_of(refusal: Refusal) -> Code:

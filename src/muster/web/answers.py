@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from muster.api.selectors import BadSelector, label_selector
+from muster.model.nearest import nearest
 from muster.web.frame import Frame
 from muster.web.moment import Moment
 from muster.web.shapes import Ailment
@@ -68,10 +69,17 @@ def answer(
     found = _ONES[kind](moment, name)
     if found is None:
         raise NotThere(
-            f"There is no {kind.removesuffix('s')} {name}.",
-            "It may have ended." if kind == "jobs" else "It may have been deleted.",
+            f"There is no {kind.removesuffix('s')} {name}.", _instead(moment, kind, name)
         )
     return found
+
+
+def _instead(moment: Moment, kind: str, name: str) -> str:
+    """What may have been meant. Names of jobs are not for everybody."""
+    if kind == "jobs":
+        return "It may have ended."
+    near = nearest(name, _NAMED[kind](moment, None))
+    return f"Did you mean {near}?" if near else "It may have been deleted."
 
 
 def _list(

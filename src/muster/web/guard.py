@@ -16,6 +16,7 @@ from aiohttp.typedefs import Handler
 
 from muster.api.kinds import POD_GROUP
 from muster.runtime.page_access import Gate, PageRequest, ShutGate, is_local, page_request
+from muster.web.called import with_called
 from muster.web.hidden_names import hidden_names, namespaces
 from muster.web.moment import Moment
 from muster.web.sessions import Sessions
@@ -100,10 +101,8 @@ class Guard:
         if request.path in OPEN_PATHS or not is_answer:
             return await _answered(request, handler)
         veil = await self.veil(request)
-        if veil is None:
-            return await _answered(request, handler)
         named = _job_of(request)
-        if named and veil.hides(named):
+        if veil is not None and named and veil.hides(named):
             return problem(
                 403,
                 "Hidden",
@@ -113,7 +112,8 @@ class Guard:
         answer = await _answered(request, handler)
         is_json = answer.content_type == "application/json" and not answer.prepared
         if is_json and isinstance(answer, web.Response) and isinstance(answer.body, bytes):
-            answer.body = veil.over(answer.body, request.query)
+            body = answer.body if veil is None else veil.over(answer.body, request.query)
+            answer.body = with_called(body, self._moment())
         return answer
 
     async def refusal(self, request: web.Request) -> web.Response | None:

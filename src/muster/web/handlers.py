@@ -257,7 +257,13 @@ class Handlers:
                 for name in ("job", "queue", "user", "node", "code", "actor", "actor_queue")
             },
         )
-        found = await self._cluster.ask(lambda _: story(folder, query), asked.reader)
+
+        def answer(seen: Seen) -> list[Event]:
+            # As everywhere: by what was submitted too, where that is in the cluster still.
+            job = job_meant(seen.situation.snapshot, query.job) if query.job else ""
+            return story(folder, replace(query, job=job))
+
+        found = await self._cluster.ask(answer, asked.reader)
         items = [event_view(event) for event in found]
         return self._cluster.frame().listed("EventList", items, total=len(items))
 

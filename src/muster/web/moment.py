@@ -12,6 +12,7 @@ from muster.engine.explain import Explanation
 from muster.engine.hooks import QueueShares
 from muster.model.public_reasons import Why, why_of
 from muster.model.reasons import Refusal
+from muster.model.records import TaskKind
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ACTIVE_USED, STATUSES, TaskStatus
 from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
@@ -111,6 +112,17 @@ class Moment:
     def node_gpus(self) -> Ints:
         """[N] devices of each node."""
         return self.snapshot.nodes.allocatable[:, GPU] // GPU_UNIT
+
+    @cached_property
+    def held_gpus(self) -> Floats:
+        """[N] what pods hold there, parts of GPUs as parts. Who holds a shared GPU for its tenants
+        holds nothing beside them."""
+        tasks, rows = self.snapshot.tasks, self.on_node
+        is_work = tasks.job[rows] >= 0
+        others = np.flatnonzero(~is_work).tolist()
+        is_work[others] = [tasks.records[rows[at]].kind is TaskKind.WORK for at in others]
+        weights, size = np.where(is_work, self.task_gpus[rows], 0.0), len(self.snapshot.nodes)
+        return np.bincount(tasks.node[rows], weights, size).astype(float)
 
     @cached_property
     def free_gpus(self) -> Floats:

@@ -15,6 +15,7 @@ from muster.runtime.httpd import HttpPart
 from muster.runtime.page_access import Gate, ShutGate
 from muster.web.answers import BadQuestion, NotThere, answer, is_known
 from muster.web.board import Board
+from muster.web.called import with_called
 from muster.web.guard import Guard, problem
 from muster.web.handlers import Handlers
 from muster.web.login import add_login
@@ -170,6 +171,7 @@ class WebPart(HttpPart):
         veil = await self._guard.veil(request)
         if veil is not None:
             data = veil.over(data, {})
+        data = with_called(data, self._board.moment)
         text = f"id: {rev}\nevent: {kind}\ndata: ".encode() + data + b"\n\n"
         await self.connections.send(request, answer, text)
 

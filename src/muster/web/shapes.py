@@ -163,10 +163,13 @@ class Map(msgspec.Struct, frozen=True):
 
 
 class Gpus(msgspec.Struct, frozen=True):
+    """`shared`: what is left of GPUs of which somebody holds a part."""
+
     all: float
     used: float
     free: float
     out: float
+    shared: float = 0.0
 
 
 class Fits(msgspec.Struct, frozen=True):

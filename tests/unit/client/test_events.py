@@ -164,6 +164,16 @@ def test_an_event_that_expired_on_the_server_is_created_again() -> None:
     virtually(run())
 
 
+def test_what_tenants_wrote_into_a_message_moves_nobodys_cursor() -> None:
+    async def run() -> None:
+        recorded = Recorded()
+        recorded.recorder.warning(POD, "Held", "on hold: \x1b[2J\u202erotartsinimda")
+        await recorded.recorder.flush()
+        assert recorded.told() == [("on hold: \\x1b[2J\\u202erotartsinimda", 1)]
+
+    virtually(run())
+
+
 @pytest.mark.row(169)
 def test_many_messages_of_one_reason_are_combined() -> None:
     async def run() -> None:

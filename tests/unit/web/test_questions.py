@@ -306,6 +306,21 @@ async def test_history_comes_from_the_journal(tmp_path: Path) -> None:
         assert (await got(client, "/api/v1/history", 404))["error"]["code"] == "NoJournal"
 
 
+async def test_what_happened_is_told_by_the_name_of_what_was_submitted_too(tmp_path: Path) -> None:
+    """A page that was reached by such an address said that nothing had been decided."""
+    recorded(tmp_path, BusyCluster(3), 20).close()
+    key = history(tmp_path, Query(kinds=("started",)))[0].job
+    made = make.gang(key.partition("/")[2], 1, gpu=1, queue="a", known_as=("Spark/pi",))
+    namespace = key.partition("/")[0]
+    job = msgspec.structs.replace(made.job, key=key)
+    world = make.cluster(*_WORLD.nodes, *_WORLD.queues, make.Workload(job, ()))
+    async with asking(Fixed(world), journal=tmp_path) as client:
+        found = await got(client, f"/api/v1/history?job={namespace}/pi")
+        known = await got(client, f"/api/v1/history?job={key}")
+    assert found["items"]
+    assert found["items"] == known["items"]
+
+
 async def test_why_tells_what_was_decided_before_and_by_which_rule(tmp_path: Path) -> None:
     recorded(tmp_path, BusyCluster(7), _CYCLES).close()
     evicted = history(tmp_path, Query(kinds=("evicted",)))[0]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -315,6 +316,24 @@ def test_what_was_submitted_is_as_hidden_as_the_job_that_came_of_it() -> None:
     body = msgspec.json.encode({"items": items})
     shown = msgspec.json.decode(veil.over(body, {}))["items"]
     assert [one["known_as"] for one in shown] == [["Workflow/secret"], []]
+
+
+@pytest.mark.parametrize("path", ["jobs", "stream?since=1"])
+async def test_nobody_is_told_what_hidden_jobs_are_called(path: str) -> None:
+    """In answers and in events; whoever may see them is."""
+    spark = make.gang("spark-1f2e", 1, gpu=16, queue="a", known_as=("SparkApplication/pi",))
+    world = make.cluster(make.queue("a"), _of_another(spark))
+    async with _running(_Gate()) as (board, session):
+        before, after = board.moment, replace(moment_of(world), cycle=2)
+        board.show(after, difference(before, after))
+        for who, is_told in (("ana", False), ("auditor", True)):
+            asked = session.get(f"/api/v1/{path}", headers=_as(who))
+            async with asked as answer:
+                told = await (
+                    answer.content.readuntil(b"\n\n") if "stream" in path else answer.read()
+                )
+            assert (b"secret/pi" in told) is is_told
+            assert (b"secret" in told) is is_told
 
 
 async def test_what_the_owner_of_a_hidden_job_wrote_is_not_shown() -> None:

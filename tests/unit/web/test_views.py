@@ -9,7 +9,7 @@ from tests.support.moments import moment_of
 
 from muster.engine.explain import Explanation
 from muster.model.reason_codes import Code
-from muster.model.records import ClusterRecords, TopologyRecord
+from muster.model.records import ClusterRecords, TaskKind, TopologyRecord
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
 from muster.testing import make
@@ -69,6 +69,20 @@ def test_what_ended_is_listed_where_somebody_asks_for_it() -> None:
     (job,) = jobs(moment, Filter(state="ended"))
     assert (job.key, job.state, job.pods.max, job.gpus.asked) == ("default/over", "Ended", 2, 2)
     assert [job.key for job in jobs(moment, Filter(state="ended", queue="other"))] == []
+
+
+def test_what_is_held_of_a_shared_gpu_is_counted_as_the_part_that_it_is() -> None:
+    """Used, free and what is left of shared ones are all there is; as queues count."""
+    half = make.gang("half", 1, gpu=0.5, queue="q", nodes=("n1",))
+    whole = make.gang("whole", 2, gpu=1, queue="q", nodes=("n1", "n1"))
+    (tenant,) = half.tasks
+    holds = make.task(half.job, 1, make.Need(gpu=1), node="n1", gpu_shares=tenant.gpu_shares)
+    reservation = make.with_fields(holds, job="", kind=TaskKind.RESERVATION)
+    held = make.Workload(half.job, (tenant, reservation))
+    moment = moment_of(make.cluster(make.node("n1", gpu=8), make.queue("q"), held, whole))
+    gpus = status(moment).gpus
+    assert (gpus.all, gpus.used, gpus.free, gpus.shared) == (8, 2.5, 5, 0.5)
+    assert gpus.used == queues(moment)[0].gpu.used
 
 
 def test_a_job_has_its_page_by_the_name_of_its_owner() -> None:

@@ -14,6 +14,7 @@ from muster.api.core import Pod
 from muster.api.podgroup import PodGroup, SchedulingCondition
 from muster.base.parse_int import parse_int
 from muster.base.timefmt import rfc3339
+from muster.base.visible import visible
 from muster.model.build import staleness_grace_s
 from muster.model.public_reasons import PublicReason, Why
 from muster.model.reason_codes import Code
@@ -103,11 +104,11 @@ def unschedulable_message(
         message = message.replace(why.dominant.next_step, missing)
     if why.no_eviction_because:
         told = why.no_eviction_because[:_MOST_OF_EVICTION]
-        others = " ".join(kai_sentence(one, who) or one.sentence for one in told)
+        others = " ".join(visible(kai_sentence(one, who)) or one.sentence for one in told)
         message = f"{message} {others}"
     pool = node_pool(who)
     return UnschedulableMessage(
-        why.dominant, f"{pool}{message}", reasons, pool, lead(why.dominant, who)
+        why.dominant, f"{pool}{message}", reasons, pool, visible(lead(why.dominant, who))
     )
 
 
@@ -123,7 +124,7 @@ def _whole_text(reason: PublicReason, who: Waiter) -> str:
 
 
 def _text(reason: PublicReason, who: Waiter) -> str:
-    return f"{kai_sentence(reason, who)} {reason.text}".strip()
+    return visible(f"{kai_sentence(reason, who)} {reason.text}".strip())
 
 
 def _explanation(reason: PublicReason, who: Waiter) -> Mapping[str, Any]:

@@ -1,5 +1,7 @@
 // The one way to the server: questions with answers, and one stream a page.
 
+import { learn } from "./format.js";
+
 export class Problem extends Error {
   /** @param {{code: string, message: string, because?: string, next?: string}} told */
   constructor(told) {
@@ -39,6 +41,7 @@ export async function ask(path, options) {
     throw new Problem({ code: "NoAnswer", message: `The server answered ${answer.status} and no JSON.` });
   }
   if (!answer.ok) throw new Problem(body.error ?? LOST);
+  learn(body);
   return body;
 }
 
@@ -52,7 +55,9 @@ const SILENT_MS = 25000;
 /** What was told; null: it cannot be read, and all of it is to be asked for. @param {string} text */
 function read(text) {
   try {
-    return JSON.parse(text);
+    const told = JSON.parse(text);
+    learn(told);
+    return told;
   } catch {
     return null;
   }

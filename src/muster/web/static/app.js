@@ -68,17 +68,35 @@ function address() {
   const [page, ...rest] = path.split("/");
   return {
     page: page || "overview",
-    name: rest.map(decodeURIComponent).join("/"),
+    name: rest.map(decoded).join("/"),
     query: new URLSearchParams(query ?? ""),
   };
 }
+
+/** Whatever somebody wrote behind "#". @param {string} part */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** What is shown at an address of no page. */
+const nowhere = {
+  title: () => "No such page",
+  load: async (/** @type {any} */ where) => {
+    throw new Problem({ code: "NotFound", message: `There is no page ${where.page}.`, next: "Choose one above." });
+  },
+  view: () => nothing,
+};
 
 async function go() {
   state.where = address();
   forget();
   const known = PAGES.find((entry) => entry.path === state.where.page);
   if (known) lists[known.path] = location.hash;
-  state.page = known?.page ?? OTHERS[state.where.page] ?? overview;
+  state.page = known?.page ?? OTHERS[state.where.page] ?? nowhere;
   state.data = undefined;
   state.problem = null;
   document.title = `${state.page.title(state.where)} · muster`;

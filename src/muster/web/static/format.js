@@ -31,5 +31,17 @@ export const counted = (count, noun, nouns = `${noun}s`) => `${amount(count)} ${
 
 const OWNED = /\bpg-([a-z0-9.-]+?)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g;
 
+const KEY = /[a-z0-9-]+\/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/g;
+/** What jobs are called that answers spoke of, by key, where the key does not tell it. @type {Map<string, string>} */
+const CALLED = new Map();
+
+/** @param {{called?: Record<string, string>}|null} told an answer, or an event of the stream */
+export function learn(told) {
+  for (const [key, name] of Object.entries(told?.called ?? {})) CALLED.set(key, name);
+}
+
 /** A key or a sentence as people read it: groups called by the owners that they were made for. @param {string} text */
-export const named = (text) => (text?.includes("pg-") ? text.replace(OWNED, "$1") : text);
+export function named(text) {
+  const found = text?.includes("pg-") ? text.replace(OWNED, "$1") : text;
+  return CALLED.size && found ? found.replace(KEY, (key) => CALLED.get(key) ?? key) : found;
+}

@@ -51,7 +51,10 @@ def _gpus(moment: Moment) -> Gpus:
     out = float(everything[~open_].sum())
     free = float(moment.free_gpus.sum())
     total = float(everything.sum())
-    return Gpus(all=total, used=total - out - free, free=free, out=out)
+    # What is held of shared GPUs counts as much as in their queues; the rest of them is neither.
+    used = round(float(np.minimum(moment.held_gpus, everything)[open_].sum()), 3)
+    shared = round(max(total - out - free - used, 0.0), 3)
+    return Gpus(all=total, used=used, free=free, out=out, shared=shared)
 
 
 def _fits(moment: Moment) -> Fits:

@@ -19,6 +19,7 @@ from tests.support.scheduler_world import (
 from tests.support.scripted import Answer, refused
 from tests.support.virtual_time import virtually
 
+from muster.api import names
 from muster.base.timefmt import rfc3339
 from muster.client.transport import Request
 from muster.model.build import timestamp_s
@@ -45,6 +46,23 @@ def conditions(world: SchedulerWorld) -> list[list[Body]]:
         body["status"]["schedulingConditions"]
         for _, path, body in world.server.written(f"{GROUPS}/g/status")
     ]
+
+
+def test_what_a_tenant_wrote_is_spelt_out_in_conditions_and_said_once() -> None:
+    """`kubectl describe` shows them on an administrator's terminal as they are."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1", gpus=4), queue())
+        hold = {"annotations": {names.ANNOTATION_HOLD: "\x1b[2J\u202eyb deticxe"}}
+        world.show(group("g", metadata=hold), pod("a", group="g", gpus=1))
+        await cycle(world)
+        await cycle(world)
+
+    world = told(scenario)
+    ((ours,),) = conditions(world)
+    for said in (ours["message"], ours["reasons"][0]["message"]):
+        assert "\\x1b[2J\\u202eyb deticxe" in said
+        assert said.isprintable()
 
 
 @pytest.mark.row(28, 144, 168)

@@ -12,8 +12,8 @@ export const evicted = (evicts) =>
 /** What would start it. @param {any[]} found */
 export const changes = (found) =>
   found.length
-    ? html`<h3>What would start it</h3><div class="scroll" role="region" tabindex="0" aria-label="What would start it"><table class="changes"><tbody>
-        ${found.map((one) => html`<tr><td class="text">${named(one.do)}</td><td class="text">${outcome(one)}</td></tr>`)}</tbody></table></div>`
+    ? html`<h3>What would start it</h3><div class="scroll" role="region" tabindex="0" aria-label="What would start it"><table class="changes cards"><tbody>
+        ${found.map((one) => html`<tr><td class="text whole"><strong>${named(one.do)}</strong></td><td class="text">${outcome(one)}</td></tr>`)}</tbody></table></div>`
     : nothing;
 
 const outcome = (one) =>

@@ -80,8 +80,8 @@ function why(reasons, kept) {
 
 const said = (reason) => html`<li><strong>${reason.code}</strong> ${named(reason.message)}</li>`;
 
-const podTable = (pods) => html`<div class="scroll" role="region" tabindex="0" aria-label="Pods"><table class="wide">
+const podTable = (pods) => html`<div class="scroll" role="region" tabindex="0" aria-label="Pods"><table class="wide cards">
     <thead><tr><th>Pod</th><th>State</th><th>Node</th><th class="number">GPUs</th></tr></thead>
     <tbody>${pods.slice(0, 500).map((pod) => html`<tr><th scope="row">${pod.name}</th><td>${pod.state}</td>
-      <td>${pod.node ? html`<a href="#/node/${pod.node}">${pod.node}</a>` : "–"}</td><td class="number">${amount(pod.gpus)}</td></tr>`)}</tbody></table></div>
+      <td data-name="node">${pod.node ? html`<a href="#/node/${pod.node}">${pod.node}</a>` : "–"}</td><td class="number" data-name="GPUs">${amount(pod.gpus)}</td></tr>`)}</tbody></table></div>
   ${pods.length > 500 ? html`<p>500 of ${amount(pods.length)} pods shown.</p>` : nothing}`;

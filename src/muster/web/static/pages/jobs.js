@@ -122,12 +122,12 @@ const row = (job) => html`<tr data-row tabindex="-1" class=${job.gone ? "gone" :
 
 const shapes = (found) =>
   found.length
-    ? html`<section class="card"><div class="scroll" role="region" tabindex="0" aria-label="Jobs"><table class="wide">
+    ? html`<section class="card"><div class="scroll" role="region" tabindex="0" aria-label="Jobs"><table class="wide cards">
         <thead><tr><th class="number">Jobs</th><th class="number">Pods</th><th>Each pod</th><th>Queues</th><th class="number">GPUs</th><th>Reason</th><th class="number">Longest</th></tr></thead>
         <tbody>${repeat(found, (shape) => shape.id, (shape) => html`<tr data-row tabindex="-1">
-          <td class="number"><a href="#/jobs?state=waiting&shape=${shape.id}">${amount(shape.jobs)}</a></td><td class="number">${amount(shape.pods)}</td>
-          <td>${each(shape.each)}</td><td>${shape.queues.slice(0, 4).join(", ")}${shape.queues.length > 4 ? " …" : ""}</td>
-          <td class="number">${amount(shape.asked)}</td><td>${shape.reason ? html`<a href="#/jobs?state=waiting&code=${shape.reason}">${shape.reason}</a>` : "–"}</td><td class="number">${since(shape.oldest)}</td>
+          <td class="number" data-name="jobs"><a href="#/jobs?state=waiting&shape=${shape.id}">${amount(shape.jobs)}</a></td><td class="number" data-name="pods">${amount(shape.pods)}</td>
+          <td data-name="each pod">${each(shape.each)}</td><td data-name="queues">${shape.queues.slice(0, 4).join(", ")}${shape.queues.length > 4 ? " …" : ""}</td>
+          <td class="number" data-name="GPUs">${amount(shape.asked)}</td><td>${shape.reason ? html`<a href="#/jobs?state=waiting&code=${shape.reason}">${shape.reason}</a>` : "–"}</td><td class="number" data-name="longest">${since(shape.oldest)}</td>
         </tr>`)}</tbody></table></div></section>`
     : html`<p>Nothing waits that matches.</p>`;
 

@@ -33,6 +33,7 @@ export default {
       <ul class="tiles facts-of-all">
         <li><b>${amount(gpus.used)}</b> of ${amount(gpus.all)} GPUs used</li>
         <li><b>${amount(gpus.free)}</b> free${fits.node ? html`, <a href="#/node/${fits.node_name}">${amount(fits.node)} on ${fits.node_name}</a>` : nothing}${fits.rack ? `, ${amount(fits.rack)} in rack ${fits.rack_name}` : nothing}</li>
+        ${gpus.shared ? html`<li><b>${amount(gpus.shared)}</b> left of shared GPUs</li>` : nothing}
         ${gpus.out ? html`<li><b>${amount(gpus.out)}</b> out of service</li>` : nothing}
         <li><b>${amount(jobs.running)}</b> ${jobs.running === 1 ? "job runs" : "jobs run"}</li>
         <li><b>${amount(jobs.waiting)}</b> ${jobs.waiting === 1 ? "waits" : "wait"} for ${counted(jobs.asked, "GPU")}</li>

@@ -58,7 +58,7 @@ const plan = (found) => html`<section class="card ${found.starts ? "done" : foun
   <p class="verdict">${found.starts ? (found.evicts.length ? "It would start now, after evictions." : "It would start now.") : `It would not start now: ${found.verdict}.`}</p>
   ${Object.keys(found.where).length ? html`<p>On ${Object.entries(found.where).slice(0, 12).map(([node, count], at) => html`${at ? ", " : ""}<a href="#/node/${node}">${node}</a> (${counted(count, "pod")})`)}</p>` : nothing}
   ${found.evicts.length ? html`<p>Evicts ${evicted(found.evicts)}.</p>` : nothing}
-  ${found.reasons.map((reason) => html`<p><strong>${reason.code}</strong> ${reason.sentence} ${reason.nextStep}</p>`)}
+  ${found.reasons.map((reason) => html`<p><strong>${reason.code}</strong> ${named(reason.message)} ${reason.next}</p>`)}
   ${found.problems.map((text) => html`<p>${text}</p>`)}
   ${changes(found.changes)}
   ${found.starts ? html`<p class="quiet">Start it: <code>muster submit -f FILE --plan ${found.token}</code></p>` : nothing}</section>`;

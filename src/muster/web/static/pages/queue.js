@@ -35,16 +35,16 @@ export default {
       <ul class="tiles">
         <li><b>${amount(gpu.used)}</b> GPUs used</li><li><b>${amount(gpu.share)}</b> is its share now</li>
         <li><b>${amount(gpu.quota)}</b> guaranteed (quota)</li><li><b>${amount(gpu.limit)}</b> at most (limit)</li>
-        <li><b>${amount(queue.jobs.running)}</b> jobs run, <a href="#/jobs?queue=${queue.name}">all its jobs</a></li><li><b>${amount(queue.jobs.waiting)}</b> wait</li>
+        <li><b>${amount(queue.jobs.running)}</b> ${queue.jobs.running === 1 ? "job runs" : "jobs run"}, <a href="#/jobs?queue=${queue.name}">all its jobs</a></li><li><b>${amount(queue.jobs.waiting)}</b> ${queue.jobs.waiting === 1 ? "waits" : "wait"}</li>
       </ul>
       <section class="card"><h2>${standing(queue)}</h2>${bar(queue, Math.max(gpu.used, gpu.share ?? 0, gpu.limit ?? 0))}${keys()}
         <p class="quiet">weight ${amount(gpu.weight)}, priority ${amount(queue.priority)}, ${amount(gpu.non_preemptible)} GPUs not preemptible${gpu.past == null ? nothing : `, past use ${(100 * gpu.past).toFixed(1)} % of the cluster's GPUs`}${queue.parent ? html`, below <a href="#/queue/${queue.parent}">${queue.parent}</a>` : nothing}${queue.min_runtime.reclaim_s ? `, runs ${age(queue.min_runtime.reclaim_s)} undisturbed by reclaim` : nothing}</p></section>
       ${late?.t.length ? html`<section class="card"><h2>Held, its share, and asked for, since ${clock(late.t[0])}</h2>${chart(late, "GPUs")}</section>` : nothing}
       ${series ? html`<section class="card"><h2>GPUs held in the last 7 days</h2>${chart(series, "GPUs held")}</section>` : nothing}
       <section class="card"><h2>Waiting, in order</h2>${waiting === undefined ? html`<p class="quiet">Loading…</p>` : waiting === null ? html`<p>It could not be asked who is next.</p>` : waiting.length
-        ? html`<div class="scroll" role="region" tabindex="0" aria-label="Waiting"><table class="wide"><thead><tr><th class="number">Place</th><th>Job</th><th class="number">Priority</th><th>Behind</th><th>Because</th></tr></thead>
-            <tbody>${waiting.map((one) => html`<tr data-row tabindex="-1"><td class="number">${one.at} of ${one.of}</td><th scope="row"><a href="#/job/${one.job}">${named(one.job)}</a></th>
-              <td class="number">${amount(one.priority)}</td><td>${named(one.behind_in_queue) || "–"}</td><td class="text">${one.because_in_queue || "–"}</td></tr>`)}</tbody></table></div>`
+        ? html`<div class="scroll" role="region" tabindex="0" aria-label="Waiting"><table class="wide cards"><thead><tr><th class="number">Place</th><th>Job</th><th class="number">Priority</th><th>Behind</th><th>Because</th></tr></thead>
+            <tbody>${waiting.map((one) => html`<tr data-row tabindex="-1"><td class="number" data-name="place">${one.at} of ${one.of}</td><th scope="row"><a href="#/job/${one.job}">${named(one.job)}</a></th>
+              <td class="number" data-name="priority">${amount(one.priority)}</td><td data-name="behind">${named(one.behind_in_queue) || "–"}</td><td class="text" data-name="because">${one.because_in_queue || "–"}</td></tr>`)}</tbody></table></div>`
         : queue.jobs.waiting
           ? html`<p>None is next: what <a href="#/jobs?queue=${queue.name}&state=waiting">waits in it</a> is on hold, or not whole yet.</p>`
           : html`<p>Nothing waits in it.</p>`}</section>
