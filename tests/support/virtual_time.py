@@ -2,8 +2,10 @@
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+
+from muster.lab.virtual_loop import CountedTurns, Stuck
 
 T = TypeVar("T")
 
@@ -25,14 +27,19 @@ class LoopClock:
 
 
 def virtually(main: Coroutine[Any, Any, T]) -> T:
-    """Run to the end in virtual time. Waiting for what never comes is an error, not a hang."""
+    """Run to the end in virtual time. Waiting for what never comes is an error, not a hang, and so
+    is work that does not end.
+    """
     with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
         return runner.run(main)
 
 
-class _VirtualLoop(asyncio.SelectorEventLoop):
+class _VirtualLoop(CountedTurns):
+    turns_max = 200_000
+    """Five times what the longest of our tests takes."""
+
     def __init__(self) -> None:
-        self._jumping = _JumpingSelector()
+        self._jumping = _JumpingSelector(self.whereabouts)
         super().__init__(self._jumping)
 
     def time(self) -> float:
@@ -40,15 +47,16 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    def __init__(self) -> None:
+    def __init__(self, whereabouts: Callable[[], str]) -> None:
         super().__init__()
         self.now_s = 0.0
+        self._whereabouts = whereabouts
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
         if ready:
             return ready
         if timeout is None:
-            raise RuntimeError("every task waits for something that will never come")
+            raise Stuck(self._whereabouts())
         self.now_s += max(timeout, 0.0)
         return ready

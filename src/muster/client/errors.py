@@ -191,7 +191,7 @@ def asked_wait_s(error: BaseException) -> float:
 def retry_after_s(headers: Mapping[str, str], status: Status | None = None) -> float:
     """How long the server asks us to wait; 0 when it does not say."""
     asked = headers.get("retry-after", "")
-    if asked.isdigit():
+    if asked.isascii() and asked.isdigit():
         return float(asked)
     details = status.details if status else None
     return float(details.retry_after_seconds) if details else 0.0

@@ -25,12 +25,11 @@ from muster.base.timefmt import rfc3339
 from muster.base.visible import visible
 from muster.client.errors import Deposed, NotFound, described
 from muster.client.kinds import header
-from muster.client.limits import Lane
+from muster.client.limits import LONG_S, Lane
 from muster.client.write import Writer
 
 _AT_ONCE = 8
 """What is said about pods is to be there soon after they are bound, and takes turns behind them."""
-_LONG_S = 2.0
 _MESSAGE_LENGTH_MAX = 1024  # what the API server takes
 
 
@@ -216,7 +215,7 @@ class Recorder:
         self._writing.add(write)
         self._about.add(same.about)
         self._under_way[same.about.namespace] += 1
-        late = loop.call_later(_LONG_S, self._lasts_long, same.about.namespace, write)
+        late = loop.call_later(LONG_S, self._lasts_long, same.about.namespace, write)
         write.add_done_callback(partial(self._ended, same.about, late))
 
     def _lasts_long(self, namespace: str, write: "asyncio.Task[None]") -> None:

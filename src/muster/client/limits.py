@@ -17,8 +17,13 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from muster.base.clock import Clock
+
+LONG_S: Final = 2.0
+"""A call, or work that waits for calls, that lasts longer goes on beside whoever began it: webhooks
+may take half a minute for each write of a namespace."""
 
 
 class Lane(IntEnum):

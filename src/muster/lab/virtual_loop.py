@@ -4,6 +4,7 @@ Nothing under it waits: when no task can go on, time moves to the earliest timer
 life takes as long as its work takes, and the same program does the same things in the same order.
 There are no sockets and no threads under it, because what they do takes time that nobody can jump;
 when every task waits for something that no timer will bring, `Stuck` says so instead of hanging.
+Nor does work without end hang: turns of the loop are counted (`CountedTurns`).
 """
 
 import asyncio
@@ -11,8 +12,9 @@ import heapq
 import itertools
 import math
 import selectors
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextvars import Context
+from pathlib import Path
 from typing import Any, Never, TypeVar
 
 from muster.base.offload import Offload, in_thread, inline
@@ -24,23 +26,86 @@ START_S = 1_767_225_600.0
 # Timers fire on whole microseconds, never early. asyncio also fires those that are a nanosecond
 # away; whoever then finds that the time has not come sets it anew, and time would stand still.
 _GRID_S = 1e-6
+_ASYNCIO = Path(asyncio.__file__).parent
+_LAST_TURNS = 20
+_SHOWN_MAX = 3
 
 
 class Stuck(RuntimeError):
     """Every task waits and no timer is set: nothing would ever happen again."""
 
-    def __init__(self) -> None:
-        super().__init__("every task waits for another and no timer is set")
+    def __init__(self, where: str) -> None:
+        super().__init__(f"every task waits for another and no timer is set. {where}")
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
+class TimeStandsStill(RuntimeError):
+    """Work without end: whoever does it would hold up a real process as well."""
+
+
+class CountedTurns(asyncio.SelectorEventLoop):
+    """A loop under which neither a moment nor the whole lasts for ever: its turns are counted.
+
+    A clock on the wall would judge the machine as well.
+    """
+
+    turns_in_a_moment_max = 20_000
+    """Far more than the start of a whole cluster takes."""
+    turns_max = 2_000_000
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._turns = 0
+        self._turns_in_all = 0
+        self._moment_s = -1.0
+        self._busy: dict[str, None] = {}
+        """Who had a turn of late, when turns run short."""
+        self._main: asyncio.Task[Any] | None = None
+        super().__init__(selector)
+
+    def run_until_complete(self, future: Any) -> Any:
+        awaited = asyncio.ensure_future(future, loop=self)
+        self._main = awaited if isinstance(awaited, asyncio.Task) else None
+        return super().run_until_complete(awaited)
+
+    def whereabouts(self) -> str:
+        """Where that which is to end has come to."""
+        return f"What is to end waits at: {_place(self._main) if self._main else 'no task'}"
+
+    def _run_once(self) -> None:
+        super()._run_once()  # type: ignore[misc]
+        self._turns_in_all += 1
+        if self.time() != self._moment_s:
+            self._moment_s, self._turns = self.time(), 0
+        self._turns += 1
+        left = min(self.turns_in_a_moment_max - self._turns, self.turns_max - self._turns_in_all)
+        if left < _LAST_TURNS:
+            self._busy.update(dict.fromkeys(map(_place, self._tasks_in_turn())))
+        if left < 0:
+            self._too_many()
+
+    def _tasks_in_turn(self) -> Iterator[asyncio.Task[Any]]:
+        for handle in self._ready:  # type: ignore[attr-defined]
+            task = getattr(handle._callback, "__self__", None)
+            if isinstance(task, asyncio.Task):
+                yield task
+
+    def _too_many(self) -> None:
+        what = f"more than {self.turns_in_a_moment_max} turns in one moment"
+        if self._turns <= self.turns_in_a_moment_max:
+            what = f"more than {self.turns_max} turns in all, {self.time():.0f} s"
+        busy = "; ".join(list(self._busy)[:_SHOWN_MAX])
+        self._turns = self._turns_in_all = 0  # Whoever cleans up has its turns too.
+        self._busy.clear()
+        raise TimeStandsStill(f"{what}, busy at: {busy}. {self.whereabouts()}")
+
+
+class VirtualLoop(CountedTurns):
     """The loop. `time()` is virtual seconds since it was made."""
 
     def __init__(self) -> None:
         self._virtual_s = 0.0
         self._timers_set = itertools.count()
         self._made = itertools.count()
-        super().__init__(_Jump(self._jump))
+        super().__init__(_Jump(self._jump, self.whereabouts))
         self.set_task_factory(lambda _, work, **more: _Task(self, next(self._made), work, **more))
 
     def create_future(self) -> "asyncio.Future[Any]":
@@ -159,16 +224,30 @@ def run_virtually(main: Callable[[LoopClock], Coroutine[Any, Any, T]]) -> T:
         return runner.run(main(LoopClock(runner.get_loop())))
 
 
+def _place(task: asyncio.Task[Any]) -> str:
+    """The lines at which a task goes on, the innermost last; asyncio's own tell nothing."""
+    lines: list[str] = []
+    work: Any = task.get_coro()
+    while work is not None:
+        frame = getattr(work, "cr_frame", None) or getattr(work, "gi_frame", None)
+        if frame is not None and Path(frame.f_code.co_filename).parent != _ASYNCIO:
+            file = Path(frame.f_code.co_filename).name
+            lines.append(f"{frame.f_code.co_qualname} ({file}:{frame.f_lineno})")
+        work = getattr(work, "cr_await", None) or getattr(work, "gi_yieldfrom", None)
+    return ", ".join(lines[-_SHOWN_MAX:]) or task.get_name()
+
+
 class _Jump(selectors.BaseSelector):
     """A selector that never waits: being asked to wait moves the clock."""
 
-    def __init__(self, jump: Callable[[float], None]) -> None:
+    def __init__(self, jump: Callable[[float], None], whereabouts: Callable[[], str]) -> None:
         self._jump = jump
+        self._whereabouts = whereabouts
         self._keys: dict[int, selectors.SelectorKey] = {}
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise Stuck
+            raise Stuck(self._whereabouts())
         if timeout > 0:
             self._jump(timeout)
         return []

@@ -14,13 +14,13 @@ from muster.api.meta import Key
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.client.errors import AWAY_S_MAX, Conflict, Deposed, asked_wait_s, described, is_away
+from muster.client.errors import Conflict, Deposed, described
 from muster.client.informer import Informer
 from muster.client.kinds import header
 from muster.runtime.lanes import Lanes, namespace_of
 from muster.runtime.meters import ControllerMeters
 from muster.runtime.reconciler import Reconciler
-from muster.runtime.workqueue import WorkQueue, work_off
+from muster.runtime.workqueue import WorkQueue, put_back, work_off
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -132,8 +132,7 @@ class Controller(Generic[K]):
         self._meters.seconds.labels(self.name).observe(took_s)
 
     def _failed(self, key: K, error: Exception) -> None:
-        longest_s = AWAY_S_MAX if is_away(error) else float("inf")
-        again_s = self.queue.retry(key, longest_s, asked_wait_s(error))
+        again_s = put_back(self.queue, key, error)
         self._count("error")
         self._meters.retried.labels(self.name).inc()
         # Somebody else wrote first: that is how writers find out, and no reason to worry anybody.

@@ -12,8 +12,6 @@ from muster.api.meta import Key
 
 K = TypeVar("K", bound=Hashable)
 
-LONG_S: Final = 2.0
-"""Work that lasts longer goes on without the worker that began it."""
 LONG_AT_ONCE: Final = 8
 """Such works of one lane; its other keys wait for one of them to end."""
 
@@ -47,7 +45,7 @@ class Lanes(Generic[K]):
         return False
 
     def lasts_long(self, key: K) -> None:
-        """Its work has begun `LONG_S` ago."""
+        """Its work has begun `client.limits.LONG_S` ago."""
         self._long.add(key)
         self._counts[self.lane_of(key)] += 1
 

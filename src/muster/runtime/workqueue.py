@@ -13,7 +13,9 @@ from typing import Generic, TypeVar
 
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
-from muster.runtime.lanes import LONG_S, Lanes
+from muster.client.errors import AWAY_S_MAX, asked_wait_s, is_away
+from muster.client.limits import LONG_S
+from muster.runtime.lanes import Lanes
 
 K = TypeVar("K", bound=Hashable)
 
@@ -163,6 +165,14 @@ class WorkQueue(Generic[K]):
                 del self._due_s[key]
                 self.add(key)
         self._timer = None
+
+
+def put_back(queue: WorkQueue[K], key: K, error: Exception) -> float:
+    """Work on the key failed so: again after a pause, which is returned. While the server is the
+    trouble no pause is long, so that work goes on soon after it is back.
+    """
+    longest_s = AWAY_S_MAX if is_away(error) else float("inf")
+    return queue.retry(key, longest_s, asked_wait_s(error))
 
 
 async def work_off(

@@ -55,6 +55,7 @@ def test_a_refused_object_names_every_bad_field() -> None:
         ({"retry-after": "7"}, {}, 7.0),
         ({}, {"retryAfterSeconds": 3}, 3.0),
         ({"retry-after": "soon"}, {}, 0.0),
+        ({"retry-after": "\u00b2"}, {}, 0.0),
     ],
 )
 def test_a_throttled_error_carries_retry_after(

@@ -1,11 +1,22 @@
 """Virtual time: jumps, order, and what cannot be under it."""
 
 import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
+from tests.support.virtual_time import virtually
 
 from muster.base.clock import SystemClock
-from muster.lab.virtual_loop import LoopClock, Stuck, run_virtually
+from muster.lab.simulate.gates import GatedLoop
+from muster.lab.virtual_loop import (
+    CountedTurns,
+    LoopClock,
+    Stuck,
+    TimeStandsStill,
+    run_virtually,
+)
 
 
 def test_an_hour_of_virtual_time_passes_at_once() -> None:
@@ -117,8 +128,60 @@ def test_a_deadlock_is_an_error_and_not_a_hang() -> None:
     async def main(clock: LoopClock) -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(Stuck):
+    with pytest.raises(Stuck, match=r"waits at: .*<locals>.main \(test_virtual_loop.py:\d+\)"):
         run_virtually(main)
+
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+def _gated(main: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=GatedLoop) as runner:
+        runner.run(main)
+
+
+every_loop = pytest.mark.parametrize(
+    "run",
+    [lambda main: run_virtually(lambda _: main), _gated, virtually],
+    ids=["of the lab", "of a simulation", "of tests"],
+)
+
+
+@every_loop
+def test_a_moment_that_does_not_end_is_an_error_and_says_who_is_busy(run: Run) -> None:
+    async def spinning() -> None:
+        for _ in itertools.count():
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        # Also where whoever spins is somebody whom the story does not wait for.
+        spins = asyncio.create_task(spinning())
+        await asyncio.sleep(1.0)
+        spins.cancel()
+
+    busy_and_waiting = r"turns in one moment, busy at: \S+\.spinning \(.*waits at: \S+\.main \("
+    with pytest.raises(TimeStandsStill, match=busy_and_waiting):
+        run(main())
+
+
+@every_loop
+def test_waiting_beside_a_clock_that_ticks_for_what_never_comes_is_an_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for loop in (CountedTurns, *CountedTurns.__subclasses__()):
+        monkeypatch.setattr(loop, "turns_max", 1000)
+
+    async def ticking() -> None:
+        for _ in itertools.count():
+            await asyncio.sleep(1.0)
+
+    async def main() -> None:
+        ticks = asyncio.create_task(ticking())
+        await asyncio.Event().wait()
+        ticks.cancel()
+
+    with pytest.raises(TimeStandsStill, match=r"1000 turns in all, \d+ s, .* waits at: \S+\.main"):
+        run(main())
 
 
 def test_threads_are_refused_under_virtual_time() -> None:

@@ -71,15 +71,26 @@ async def opened(server: Echo, count: int, first: bytes) -> AsyncIterator[list[S
         yield streams
 
 
-async def until_closed(reader: asyncio.StreamReader) -> bytes:
+@asynccontextmanager
+async def expected(what: str) -> AsyncIterator[None]:
+    """What never comes is said, and not waited for."""
     try:
-        return await reader.read()
-    except ConnectionResetError:
-        return b""
+        async with asyncio.timeout(20):
+            yield
+    except TimeoutError:
+        raise AssertionError(f"not so after 20 s: {what}") from None
 
 
-async def until(so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+async def until_closed(reader: asyncio.StreamReader) -> bytes:
+    async with expected("the connection is closed"):
+        try:
+            return await reader.read()
+        except ConnectionResetError:
+            return b""
+
+
+async def until(so: Callable[[], bool], what: str) -> None:
+    async with expected(what):
         while not so():  # noqa: ASYNC110 - a socket tells nobody
             await asyncio.sleep(0.01)
 
@@ -118,7 +129,7 @@ async def test_a_byte_now_and_then_buys_no_time() -> None:
                 await asyncio.sleep(0.02)
 
         dripping = asyncio.create_task(drip())
-        assert await asyncio.wait_for(until_closed(reader), 10) == b""
+        assert await until_closed(reader) == b""
         dripping.cancel()
 
 
@@ -148,6 +159,7 @@ async def test_an_idle_connection_is_kept_for_a_while_and_then_closed() -> None:
         writer.write(_WHOLE)
         assert (await reader.readuntil(b"\r\n\r\n2")).startswith(b"HTTP/1.1 200")
         assert await until_closed(reader) == b""
+        assert server.connections.cut_off == {"idle": 1}
 
 
 async def test_a_connection_ends_with_an_answer_when_it_is_old() -> None:
@@ -175,7 +187,7 @@ async def test_whoever_comes_while_it_leaves_is_answered_and_sent_elsewhere() ->
 async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
     get = b"GET /much HTTP/1.1\r\nhost: a\r\n\r\n"
     async with running(_QUICK) as server, opened(server, 1, get) as [(reader, _)]:
-        await until(lambda: server.connections.cut_off["writing"] == 1)
+        await until(lambda: server.connections.cut_off["writing"] == 1, "the client is cut off")
         assert len(await until_closed(reader)) < 64 << 20
 
 
@@ -195,7 +207,7 @@ async def test_bodies_of_all_connections_share_one_budget_and_the_slowest_gives_
     limits = replace(_QUICK, read_s=1000.0, budget_bytes=1 << 20)
     most = b"POST /review HTTP/1.1\r\nhost: a\r\ncontent-length: 999999\r\n\r\n" + b"x" * 300_000
     async with running(limits) as server, opened(server, 3, most) as streams:
-        await until(lambda: server.connections.held_bytes == 900_000)
+        await until(lambda: server.connections.held_bytes == 900_000, "the bodies are held")
         whole = b"POST /review HTTP/1.1\r\nhost: a\r\ncontent-length: 800000\r\n\r\n"
         assert (await answer(server, whole + b"x" * 800_000)).endswith(b"800000")
         assert server.connections.cut_off["bytes"] >= 2
@@ -256,12 +268,12 @@ async def test_bytes_of_requests_that_are_being_answered_count_against_the_budge
     limits = replace(_QUICK, read_s=1000.0, budget_bytes=1 << 20)
     body = b"POST /review HTTP/1.1\r\nhost: a\r\ncontent-length: 500000\r\n\r\n" + b"x" * 500_000
     async with running(limits, kind=Thinking) as server, opened(server, 2, body) as streams:
-        await until(lambda: server.connections.held_bytes == 1_000_000)
+        await until(lambda: server.connections.held_bytes == 1_000_000, "the bodies are held")
         assert (await answer(server, body)).startswith(b"HTTP/1.1 503")
         assert server.connections.held_bytes == 1_000_000
         assert isinstance(server, Thinking)
         server.may_answer.set()
         for reader, _ in streams:
             assert (await reader.readuntil(b"500000")).startswith(b"HTTP/1.1 200")
-        await until(lambda: server.connections.held_bytes == 0)
+        await until(lambda: server.connections.held_bytes == 0, "nothing is held")
         assert not server.connections.cut_off

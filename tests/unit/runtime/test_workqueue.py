@@ -10,7 +10,8 @@ from tests.support.virtual_time import LoopClock, virtually
 
 from muster.api.meta import Key
 from muster.base.backoff import Backoff
-from muster.runtime.lanes import LONG_AT_ONCE, LONG_S, Lanes, namespace_of
+from muster.client.limits import LONG_S
+from muster.runtime.lanes import LONG_AT_ONCE, Lanes, namespace_of
 from muster.runtime.workqueue import Closed, WorkQueue, work_off
 
 

@@ -2,23 +2,15 @@
 
 Every task that a replica starts inherits its gate with its context. While the gate is shut none of
 its callbacks run; they are kept in order and run when it opens, as after SIGSTOP and SIGCONT. Time
-goes on meanwhile. The loop also counts: a moment of virtual time that does not end is an error.
+goes on meanwhile.
 """
 
 import asyncio
 from collections.abc import Callable
 from contextvars import Context, ContextVar
-from typing import Any, Final
+from typing import Any
 
 from muster.lab.virtual_loop import VirtualLoop
-
-# Far more than the start of a whole cluster takes.
-_TURNS_MAX: Final = 20_000
-_TURNS_IN_ALL_MAX: Final = 2_000_000
-
-
-class TimeStandsStill(RuntimeError):
-    """Work without end: whoever does it would hold up a real process as well."""
 
 
 class Gate:
@@ -94,12 +86,6 @@ class _Callback:
 class GatedLoop(VirtualLoop):
     """The loop of a simulation."""
 
-    def __init__(self) -> None:
-        self._turns = 0
-        self._turns_in_all = 0
-        self._moment_s = -1.0
-        super().__init__()
-
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
@@ -120,18 +106,3 @@ class GatedLoop(VirtualLoop):
         timer = super().call_at(when, held.run, context=context)
         held.handle = timer
         return timer
-
-    def _run_once(self) -> None:
-        super()._run_once()  # type: ignore[misc]
-        self._turns_in_all += 1
-        if self.time() != self._moment_s:
-            self._moment_s, self._turns = self.time(), 0
-        self._turns += 1
-        if self._turns > _TURNS_MAX:
-            self._too_many(f"more than {_TURNS_MAX} turns in one moment")
-        if self._turns_in_all > _TURNS_IN_ALL_MAX:
-            self._too_many(f"more than {_TURNS_IN_ALL_MAX} turns in all")
-
-    def _too_many(self, what: str) -> None:
-        self._turns = self._turns_in_all = 0  # Whoever cleans up has its turns too.
-        raise TimeStandsStill(what)

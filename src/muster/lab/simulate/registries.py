@@ -5,7 +5,8 @@ service, and counts the entries of its maps and sets that name something of the 
 """
 
 import gc
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final
 
@@ -22,6 +23,17 @@ _BOUNDED: Final = (
     "PodInterner._decoded",
     "Recorder._written",
 )
+# What has a size that it does not exceed: memos, and moments of those who are gone.
+_FULL_SOME_TIME: Final = (
+    "Transitions._heap",
+    "PodInterner.",
+    "Recorder._written",
+    "Recorder._subjects",
+    "RequirementsCache.",
+    "Constraints.",
+    "PodRequirements.",
+)
+_COLLECTIONS: Final = (dict, set, frozenset, list, deque, ExpiringMap)
 SLOWLY: Final = {"SchedulerMeters._evicted_series": 700.0}
 """What is kept for somebody who comes to read it every minute, and for how long at most."""
 
@@ -30,6 +42,27 @@ def remembered(supervisor: Supervisor, names: Iterable[str]) -> Mapping[str, int
     """Where the names stand as keys, and how many of them there."""
     wanted = frozenset(names)
     found: dict[str, int] = {}
+    for path, one in _things_of(supervisor):
+        if isinstance(one, dict | set | ExpiringMap) and path not in _BOUNDED:
+            kept = sum(_names(key, wanted) for key in one)
+            if kept:
+                found[path] = max(found.get(path, 0), kept)
+    return found
+
+
+def entries(supervisor: Supervisor) -> Counter[str]:
+    """How many entries the collections of a service have, by where they stand; without those that
+    have a size of their own.
+    """
+    found: Counter[str] = Counter()
+    for path, one in _things_of(supervisor):
+        if isinstance(one, _COLLECTIONS) and not path.startswith(_FULL_SOME_TIME):
+            found[path] += len(one)
+    return found
+
+
+def _things_of(supervisor: Supervisor) -> Iterator[tuple[str, Any]]:
+    """Everything that a service is made of, once, with the attribute under which it is kept."""
     seen = {id(supervisor.log), id(supervisor.clock), id(supervisor.registry)}
     level: list[tuple[str, Any]] = [(supervisor.name, supervisor)]
     for _ in range(_DEPTH_MAX):
@@ -38,20 +71,16 @@ def remembered(supervisor: Supervisor, names: Iterable[str]) -> Mapping[str, int
             if id(one) in seen or isinstance(one, _NOT_FOLLOWED):
                 continue
             seen.add(id(one))
-            if isinstance(one, dict | set | ExpiringMap):
-                kept = sum(_names(key, wanted) for key in one)
-                if kept and path not in _BOUNDED:
-                    found[path] = max(found.get(path, 0), kept)
+            yield path, one
             following += _parts(path, one)
         level = following
-    return found
 
 
 def _parts(path: str, one: Any) -> list[tuple[str, Any]]:
     """What belongs to a thing of ours, with the name by which it does."""
     if isinstance(one, dict):
         return [(path, part) for part in one.values()]
-    if isinstance(one, list | tuple | set | frozenset):
+    if isinstance(one, list | tuple | set | frozenset | deque):
         return [(path, part) for part in one]
     if not type(one).__module__.startswith(_OURS):
         bound = getattr(one, "__self__", None)

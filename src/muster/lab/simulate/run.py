@@ -18,7 +18,7 @@ from muster.lab.install import Installation
 from muster.lab.simulate.act import Actor
 from muster.lab.simulate.endings import left_behind, wrong_at_rest
 from muster.lab.simulate.files import SchedulerFiles, needs_files
-from muster.lab.simulate.gates import GatedLoop, TimeStandsStill
+from muster.lab.simulate.gates import GatedLoop
 from muster.lab.simulate.invariants import Violation, Watchman, chained
 from muster.lab.simulate.manifests import HOME, QUEUE, cluster_objects, queue_body
 from muster.lab.simulate.network import Network
@@ -26,7 +26,7 @@ from muster.lab.simulate.registries import SLOWLY, remembered
 from muster.lab.simulate.replicas import Replicas
 from muster.lab.simulate.story import Story, Submit
 from muster.lab.simulate.view import View
-from muster.lab.virtual_loop import LoopClock
+from muster.lab.virtual_loop import LoopClock, TimeStandsStill
 from muster.services.scheduler.options import Options
 from muster.sim.kubelet.stages import Chance, Habits
 

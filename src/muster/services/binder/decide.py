@@ -158,15 +158,15 @@ class Decider:
 
     def _given_up(self, failure: "FailedAttempt", cluster: ClusterView) -> GiveUp:
         """Counted; then tried again later, or undone when it was the last."""
-        request, settings = failure.request, self.settings
-        failures = request.status.failed_attempts + 1
+        request = failure.request
+        failures = max(request.status.failed_attempts, 0) + 1
         limit = request.spec.backoff_limit
         is_final = limit is None or failures >= limit
         status = _status(request, FAILED if is_final else PENDING, failure.why, failures)
         if is_final:
             writes = (*failure.writes, *self._undo(failure, cluster), status)
             return GiveUp(failure.why, writes, is_final=True)
-        delay_s = min(settings.first_retry_s * 2 ** (failures - 1), settings.longest_retry_s)
+        delay_s = self.settings.retries.delay_s(failures)
         return GiveUp(failure.why, (*failure.writes, status), is_final=False, retry_after_s=delay_s)
 
     def _undo(self, failure: "FailedAttempt", cluster: ClusterView) -> tuple[Write, ...]:

@@ -6,6 +6,9 @@ from typing import Any
 
 from muster.api.names import Names
 from muster.api.validation.problems import Problem
+from muster.base.backoff import Backoff
+
+_RETRIES = Backoff(first_s=1.0, longest_s=60.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,5 +37,5 @@ class BinderSettings:
     """What is configured and does nothing."""
     sight_s: float = 3.0
     """How long after a request was made its pod must have been seen."""
-    first_retry_s: float = 1.0
-    longest_retry_s: float = 60.0
+    retries: Backoff = _RETRIES
+    """How long after an attempt that failed there is another."""

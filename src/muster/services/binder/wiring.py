@@ -17,7 +17,6 @@ from muster.api.kinds import (
     STORAGE_CLASS,
 )
 from muster.api.meta import Key
-from muster.base.backoff import Backoff
 from muster.client.informer import Informer
 from muster.client.read import Selection
 from muster.client.write import Writer
@@ -80,8 +79,7 @@ def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
         finisher.queue.add,
         supervisor.recorder,
     )
-    backoff = Backoff(first_s=settings.first_retry_s, longest_s=settings.longest_retry_s)
-    pace = Pace(workers=config.workers, backoff=backoff)
+    pace = Pace(workers=config.workers, backoff=settings.retries)
     _watch(supervisor.controller("binder", reconciler, pace), informers, cluster)
     if informers.claims is not None:
         claims = supervisor.controller("group claims", GroupClaimReconciler(cluster, live, writer))

@@ -15,19 +15,11 @@ from muster.api.meta import Key
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.client.errors import (
-    AWAY_S_MAX,
-    ApiError,
-    Deposed,
-    NotFound,
-    Unreachable,
-    asked_wait_s,
-    is_away,
-)
+from muster.client.errors import ApiError, Deposed, NotFound, Unreachable
 from muster.client.read import Reader
 from muster.model.status import TaskStatus
 from muster.runtime.parts import ended
-from muster.runtime.workqueue import WorkQueue, work_off
+from muster.runtime.workqueue import WorkQueue, put_back, work_off
 from muster.services.scheduler.assumptions import Assumption
 from muster.services.scheduler.bind_requests import Binder
 from muster.services.scheduler.cache import SchedulerCache
@@ -118,8 +110,7 @@ class Resync:
             self._queue.forget(uid)
 
     def _retry(self, uid: str, trouble: Exception) -> None:
-        longest_s = AWAY_S_MAX if is_away(trouble) else float("inf")
-        retry_after_s = self._queue.retry(uid, longest_s, asked_wait_s(trouble))
+        retry_after_s = put_back(self._queue, uid, trouble)
         is_expected = isinstance(trouble, ApiError | Unreachable)
         tell = self._log.debug if is_expected else self._log.error
         tell("pod state unknown", pod=uid, error=repr(trouble), retry_after_s=retry_after_s)

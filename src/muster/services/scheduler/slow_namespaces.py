@@ -10,9 +10,6 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-LONG_S = 2.0
-"""A write that takes longer goes on without whoever began it."""
-
 
 class SlowNamespaces(Generic[T]):
     """Counts what is under way, and holds what has to wait for it."""
@@ -31,7 +28,7 @@ class SlowNamespaces(Generic[T]):
         return True
 
     def lasts_long(self, namespace: str) -> None:
-        """What has begun there is still under way after `LONG_S`."""
+        """What has begun there is still under way after `client.limits.LONG_S`."""
         self._slow.add(namespace)
 
     def ended(self, namespace: str, was_long: bool) -> Sequence[T]:

@@ -28,10 +28,10 @@ from muster.client.errors import (
     asked_wait_s,
 )
 from muster.client.kinds import header
-from muster.client.limits import Lane
+from muster.client.limits import LONG_S, Lane
 from muster.client.write import PatchType, Writer
 from muster.runtime.workqueue import Closed, WorkQueue
-from muster.services.scheduler.slow_namespaces import LONG_S, SlowNamespaces
+from muster.services.scheduler.slow_namespaces import SlowNamespaces
 
 _BACKOFF = Backoff(first_s=0.2, longest_s=10.0)
 _BACKOFF_REFUSED = Backoff(first_s=0.2, longest_s=300.0)

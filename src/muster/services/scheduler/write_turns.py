@@ -12,8 +12,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from muster.base.clock import Clock
+from muster.client.limits import LONG_S
 from muster.services.scheduler.refusals import Refused
-from muster.services.scheduler.slow_namespaces import LONG_S, SlowNamespaces
+from muster.services.scheduler.slow_namespaces import SlowNamespaces
 
 Write = Callable[[], Coroutine[None, None, Refused | None]]
 

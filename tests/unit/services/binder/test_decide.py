@@ -346,6 +346,23 @@ def test_failures_are_counted_and_retried_with_backoff_until_the_limit() -> None
     assert "node n1 does not exist" in condition.message
 
 
+@pytest.mark.parametrize(
+    ("counted", "after_s"), [(0, 1.0), (3, 8.0), (2_000_000_000, 60.0), (-2_000_000_000, 1.0)]
+)
+def test_a_failure_of_any_count_is_followed_by_a_pause_within_bounds(
+    counted: int, after_s: float
+) -> None:
+    """Also where somebody else wrote the count: two to the power of it would fill the memory."""
+    world = plain()
+    del world.objects[("Node", Key("", "n1"))]
+    (stored,) = world.all("BindRequest")
+    stored["spec"]["backoffLimit"] = 2_147_483_647
+    stored["status"] = {"failedAttempts": counted}
+    move = world.move()
+    assert isinstance(move, GiveUp)
+    assert (move.is_final, move.retry_after_s) == (False, after_s)
+
+
 @pytest.mark.row(103)
 @pytest.mark.parametrize("flow", FLOWS)
 def test_the_last_failure_rolls_back_reservations_labels_and_claims(flow: str) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from tests.support.patience import ended
 from tests.support.scheduler_world import SchedulerWorld, group, node, pod, queue
 from tests.support.virtual_time import virtually
 
 from muster.engine.config.reader import ConfigError
 
 T = TypeVar("T")
-pytestmark = pytest.mark.timeout(30)
 
 
 def replaced(file: Path, how: str) -> None:
@@ -37,7 +37,7 @@ def test_a_file_that_becomes_unreadable_leaves_the_last_policy_in_force(
         await world.loop.cycle()
         assert len(world.server.written("/bindrequests")) == 1
 
-    virtually(run())
+    ended(lambda: virtually(run()))
 
 
 @pytest.mark.parametrize("how", ["pipe", "huge"])
@@ -49,7 +49,7 @@ def test_a_service_does_not_start_with_such_a_file(tmp_path: Path, how: str) -> 
         with pytest.raises(ConfigError, match=r"not a regular file|larger than 1048576 bytes"):
             SchedulerWorld(conf_file=file)
 
-    virtually(run())
+    ended(lambda: virtually(run()))
 
 
 def test_a_read_that_hangs_is_waited_for_once_and_cycles_go_on(tmp_path: Path) -> None:

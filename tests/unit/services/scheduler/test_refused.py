@@ -344,6 +344,7 @@ def test_a_refused_victim_is_held_back_ever_longer_and_forgotten_with_its_pod() 
             assert set(world.snapshot().cluster_objects.refused_evictions) == {"v0"}
             await world.clock.sleep(0.2)
             assert world.snapshot().cluster_objects.refused_evictions == {}
+            assert backoffs.next_end_s() is None, "a pause that is over wakes nobody"
         backoffs.victim_refused(body, no)
         world.hide(pod("v0", group="old", node="n1"))
         assert (backoffs._victims, backoffs.next_end_s()) == ({}, None)
