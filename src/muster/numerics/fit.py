@@ -113,19 +113,55 @@ def room_on_gpus(idle, releasing, node, found, shared, devices):  # type: ignore
 @numba.njit(cache=True)
 def rooms(ledger, shape, rows):  # type: ignore[no-untyped-def]
     """(room int64[K], GPUs that are shared already and could take a task of the shape int64[K])."""
-    idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
-    devices, need_mib = wanted_parts(ledger, shape)
-    gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
     found = np.empty(len(rows), dtype=np.int64)
     shared = np.zeros(len(rows), dtype=np.int64)
+    _whole_rooms(ledger.idle, ledger.releasing, ledger.request[shape], rows, found)
+    devices, _ = wanted_parts(ledger, shape)
+    if devices:
+        _shared_rooms(ledger, shape, rows, found, shared)
+    return found, shared
+
+
+# A loop over all nodes is a kernel of its own, on few arrays: where it also calls what takes the
+# ledger, numba counts references at every node, and that takes longer than to look at it.
+
+
+@numba.njit(cache=True)
+def _whole_rooms(idle, releasing, request, rows, found):  # type: ignore[no-untyped-def]
     for at in range(len(rows)):
         found[at] = room(idle, releasing, request, rows[at])
-        if devices and found[at] != NO_ROOM:
-            node = rows[at]
-            need = need_mib[gpu_size[node]]
-            shared[at] = shared_gpus(ledger, node, devices, need, free_mib[node])
-            found[at] = room_on_gpus(idle, releasing, node, found[at], shared[at], devices)
-    return found, shared
+
+
+@numba.njit(cache=True)
+def _shared_rooms(ledger, shape, rows, found, shared):  # type: ignore[no-untyped-def]
+    """`found` corrected for parts of GPUs, where there was room; how many are `shared`."""
+    idle, releasing = ledger.idle, ledger.releasing
+    gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
+    devices, need_mib = wanted_parts(ledger, shape)
+    if devices > 1:
+        for at in range(len(rows)):
+            if found[at] != NO_ROOM:
+                node = rows[at]
+                need = need_mib[gpu_size[node]]
+                shared[at] = shared_gpus(ledger, node, devices, need, free_mib[node])
+    else:
+        _shared_ones(gpu_size, free_mib, need_mib, rows, shared)
+    _rooms_on_gpus(idle, releasing, rows, found, shared, devices)
+
+
+@numba.njit(cache=True)
+def _shared_ones(gpu_size, free_mib, need_mib, rows, shared):  # type: ignore[no-untyped-def]
+    """`shared_gpus` for tasks that want a part of one."""
+    for at in range(len(rows)):
+        need = need_mib[gpu_size[rows[at]]]
+        shared[at] = -1 if need == TOO_LARGE else np.int64(free_mib[rows[at]] >= need)
+
+
+@numba.njit(cache=True)
+def _rooms_on_gpus(idle, releasing, rows, found, shared, devices):  # type: ignore[no-untyped-def]
+    for at in range(len(rows)):
+        if found[at] != NO_ROOM:
+            found[at] = room_on_gpus(idle, releasing, rows[at], found[at], shared[at], devices)
 
 
 @numba.njit(cache=True)

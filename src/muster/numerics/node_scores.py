@@ -7,15 +7,7 @@ those who ask next (`best_node`). More shapes than there are rows share them, on
 import numba
 import numpy as np
 
-from muster.numerics.fit import (
-    NO_ROOM,
-    PACK_SCORE,
-    ROOM_NOW,
-    room,
-    room_on_gpus,
-    shared_gpus,
-    wanted_parts,
-)
+from muster.numerics.fit import NO_ROOM, PACK_SCORE, ROOM_NOW, rooms
 from muster.numerics.fragmentation import MOST_PARTS, places, score_of, wanted
 
 BLOCK = 64
@@ -62,11 +54,7 @@ def best_node(ledger, scores, shape, fits, score, preferences, sizes):  # type: 
             found = best[block]
     if found < 0 or total[found] == -np.inf:
         return -1, NO_ROOM
-    devices, need_mib = wanted_parts(ledger, shape)
-    return found, _room_of(
-        ledger, ledger.idle, ledger.releasing, ledger.request[shape], ledger.gpu_size,
-        ledger.share_free_mib, devices, need_mib, found,
-    )  # fmt: skip
+    return found, rooms(ledger, shape, np.full(1, found))[0][0]
 
 
 @numba.njit(cache=True)
@@ -84,33 +72,29 @@ def sum_up(ledger, shape, nodes, fits, score, preferences, sizes, loss, total): 
     """Sums of scores of nodes into `total` float64[N], -inf where there is no room; `loss`
     float64[N] as in `score_of`.
     """
-    idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
-    gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
-    devices, need_mib = wanted_parts(ledger, shape)
+    rows = _suitable(nodes, fits, ledger.gpu_size, sizes)
+    found, _ = rooms(ledger, shape, rows)
+    for node in nodes:
+        total[node] = -np.inf
     columns, mix, want = places(ledger), preferences.mix, wanted(ledger, shape)
     availability = preferences.availability
     parts = np.zeros(MOST_PARTS + 1, dtype=np.int64)
-    for node in nodes:
-        total[node] = -np.inf
-        if not fits[node] or (len(sizes) > 0 and not sizes[gpu_size[node]]):
-            continue
-        found = _room_of(
-            ledger, idle, releasing, request, gpu_size, free_mib, devices, need_mib, node
-        )
-        if found != NO_ROOM:
+    for at in range(len(rows)):
+        if found[at] != NO_ROOM:
+            node = rows[at]
             good = score_of(columns, mix, want, node, loss, parts)
             total[node] = score[node] + PACK_SCORE * good
-            total[node] += availability * (found == ROOM_NOW)
+            total[node] += availability * (found[at] == ROOM_NOW)
 
 
 @numba.njit(cache=True)
-def _room_of(ledger, idle, releasing, request, gpu_size, free_mib, devices, need_mib, node):  # type: ignore[no-untyped-def]
-    """What room a node has for a task. The columns are those of the ledger: who asks for many nodes
-    takes them out of it once.
-    """
-    found = room(idle, releasing, request, node)
-    if devices and found != NO_ROOM:
-        need = need_mib[gpu_size[node]]
-        shared = shared_gpus(ledger, node, devices, need, free_mib[node])
-        found = room_on_gpus(idle, releasing, node, found, shared, devices)
-    return found
+def _suitable(nodes, fits, gpu_size, sizes):  # type: ignore[no-untyped-def]
+    """Those of `nodes` that plugins allow and that have GPUs of a size that can be paid for."""
+    count = 0
+    rows = np.empty(len(nodes), dtype=np.int64)
+    for at in range(len(nodes)):
+        node = nodes[at]
+        if fits[node] and (len(sizes) == 0 or sizes[gpu_size[node]]):
+            rows[count] = node
+            count += 1
+    return rows[:count]
