@@ -21,6 +21,9 @@ def _gate(session: Session, actor: Actor) -> Refusal | None:
     rows = np.array([actor.job], dtype=np.int64)
     if session.policy.may_preempt(rows, actor.request[np.newaxis])[0]:
         return None
+    # The quota that binds may be that of a queue above.
+    if over := session.policy.over_capacity(actor.job, actor.tasks):
+        return over
     queue = session.snapshot.jobs.records[actor.job].queue
     return Refusal(Reason.OVER_QUOTA, subject=queue)
 
