@@ -101,7 +101,10 @@ def test_a_workload_that_names_the_scheduler_is_moved_over() -> None:
     }
     (made,) = of(pod).objects
     assert made["spec"]["schedulerName"] == "kai-scheduler"
-    assert made["metadata"]["annotations"] == {"pod-group-name": "g"}
+    assert made["metadata"]["annotations"] == {
+        "pod-group-name": "g",
+        "kai.scheduler/skip-podgrouper": "true",
+    }
     other = {**pod, "spec": {"containers": []}}
     assert of(other).objects == (other,)
 

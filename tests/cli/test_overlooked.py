@@ -52,6 +52,11 @@ _UNGROUPED = _pod(type="PodScheduled", reason="PodGrouperWarning", message="minM
             "kueue.x-k8s.io/queue-name leaves that to Kueue: take the label away",
         ),
         (
+            Overlooked({**_job({}), "apiVersion": "batch.volcano.sh/v1alpha1"}),
+            "but this command knows native jobs: its pod group says why it waits (kubectl describe "
+            "podgroup-v1beta1 -n team)",
+        ),
+        (
             Overlooked(_job({}), [_pod(type="PodScheduled")]),
             "but its pods have no schedulerName, so muster leaves them to default-scheduler: write "
             "schedulerName: kai-scheduler where its pods are described, and submit it again",

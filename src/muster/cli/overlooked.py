@@ -45,6 +45,11 @@ def why_overlooked(found: Overlooked) -> str:
     what = f"{thing['kind']} {metadata['namespace']}/{metadata['name']} is there"
     if where := _suspended(thing):
         return f"{what} and is suspended: it makes no pods until {where} is false{_held_by(thing)}"
+    if _is_volcanos(thing):
+        return (
+            f"{what}, but this command knows native jobs: its pod group says why it waits "
+            f"(kubectl describe podgroup-v1beta1 -n {metadata['namespace']})"
+        )
     if (other := _other_scheduler(thing)) is not None:
         named = f"have schedulerName {other}" if other else "have no schedulerName"
         return (
@@ -61,6 +66,13 @@ def why_overlooked(found: Overlooked) -> str:
         )
     because = f": {found.warning}" if found.warning else "; kubectl describe tells more"
     return f"{what}, but has no pods{because}"
+
+
+def _is_volcanos(thing: Mapping[str, Any]) -> bool:
+    """Whether it is scheduled in Volcano's words."""
+    spec = thing.get("spec") or {}
+    is_its_kind = str(thing.get("apiVersion")).startswith("batch.volcano.sh/")
+    return is_its_kind and spec.get("schedulerName") != _OURS
 
 
 def _suspended(thing: Mapping[str, Any]) -> str:

@@ -72,7 +72,8 @@ def _moved(template: Json) -> Iterator[Note]:
     )
     group = notes.pop(ANNOTATION_GROUP, None) or notes.pop(ANNOTATION_GROUP_OF_VOLCANO, None)
     if group is not None:
-        notes[names.ANNOTATION_POD_GROUP] = group
+        # Without the second the pod grouper makes a group of the pods' owner, and puts them there.
+        notes |= {names.ANNOTATION_POD_GROUP: group, names.ANNOTATION_SKIP_GROUPER: "true"}
     queue = notes.pop(ANNOTATION_QUEUE, None) or labels.pop(LABEL_QUEUE, None)
     if queue is not None:
         labels[names.DEFAULT.queue_label] = native_queue(str(queue))

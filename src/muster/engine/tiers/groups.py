@@ -163,15 +163,20 @@ class Groups:
         if len(apart):
             at = index[tasks]
             amounts[at >= 0] = apart[at[at >= 0]]
-        if self._parts_of_gpus.any():
+        if self._parts_of_gpus is not None:
             amounts[:, GPU] += self._parts_of_gpus[shape]
         return amounts
 
     @cached_property
-    def _parts_of_gpus(self) -> Ints:
-        """What shapes that share GPUs ask of them: int64[S]. Memory counts by the smallest GPU."""
+    def _parts_of_gpus(self) -> Ints | None:
+        """What shapes that share GPUs ask of them: int64[S]; None where none does. Memory counts by
+        the smallest GPU.
+        """
         demand = self.snapshot.demand
-        parts: Ints = np.where(demand.sharing >= 0, demand.queue_units[:, QUEUE_GPU], 0)
+        is_shared = demand.sharing >= 0
+        if not is_shared.any():
+            return None
+        parts: Ints = np.where(is_shared, demand.queue_units[:, QUEUE_GPU], 0)
         return parts
 
     def charge_of(self, tasks: Iterable[int] | Rows) -> Ints:

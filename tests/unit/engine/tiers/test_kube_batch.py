@@ -163,6 +163,18 @@ def test_only_queues_that_hold_more_than_their_due_lose_something(profile: str, 
 
 @BOTH
 @pytest.mark.row(122)
+def test_a_queue_gets_all_of_its_due_though_the_pods_of_the_other_do_not_divide_it(
+    profile: str, conf: str
+) -> None:
+    """Of seven CPUs a deserves five, and holds three pods of two."""
+    told = Batch().queue("a").queue("b").node("n1", 7)
+    told.gang("large", "a", 0, on=["n1"] * 3, cpus=2)
+    gone = evicted(told.gang("new", "b", 2, waiting=2).run(conf, profile))
+    assert len(gone) == 1
+
+
+@BOTH
+@pytest.mark.row(122)
 def test_what_one_queue_reclaimed_is_not_taken_back_by_the_other(profile: str, conf: str) -> None:
     """Of three CPUs two queues deserve one and a half each: one of them gets the odd one."""
     holds, went = {"a": 3, "b": 0}, []

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from msgspec.structs import replace
 from tests.support.batch import Batch, bound, evicted, where
 
-from muster.engine.hooks import Plugin, SessionPlugin, View
+from muster.engine.hooks import SessionPlugin, View
 from muster.engine.profiles.volcano import DEFAULT_CONF
 from muster.engine.tiers.rules import TieredPlugin
 from muster.model.batch_terms import HyperNodeRecord, NearnessWish
@@ -257,11 +257,11 @@ def test_the_probe_of_rigid_and_elastic_victims_of_many_jobs() -> None:
         assert minimum == 1 or len(whole) * 10 == gone, "no gang is cut"
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Names:
     """A plugin that names these victims and no others."""
 
-    name: str
+    name: ClassVar[str] = "names"
     victims: tuple[str, ...]
 
     def open(self, view: View) -> SessionPlugin:
@@ -300,8 +300,7 @@ def test_who_is_not_named_by_all_stays(
     told = Batch().node("n1", 2).queue("a").queue("b")
     told.gang("a", "a", 0, on=["n1"]).gang("b", "a", 0, on=["n1"])
     told.gang("new", queue, 1, waiting=1, priority=10)
-    named: list[Plugin] = [_Names(f"says-{at}", said) for at, said in enumerate(answers)]
-    assert evicted(told.run(conf, profile, plugins=named)) == gone
+    assert evicted(told.run(conf, profile, plugins=list(map(_Names, answers)))) == gone
 
 
 @pytest.mark.parametrize("profile", ["volcano", "kube-batch"])

@@ -21,8 +21,8 @@ class Proportion(WithoutArguments):
 
 
 class CarefulProportion(WithoutArguments):
-    """That of kube-batch: no queue is cut below what it deserves. There a queue may go beyond its
-    due for a job that needs it, so that a last victim too many would be taken back for ever.
+    """That of kube-batch: no queue is cut below what it deserves for one that goes beyond its own
+    due, as there it may: a last victim too many would be taken back for ever.
     """
 
     name = "proportion"
@@ -75,13 +75,13 @@ class _ByWeight(TieredPlugin):
             queue = int(snapshot.jobs.queue[snapshot.tasks.job[candidate]])
             held = left.setdefault(queue, self._book.allocated[queue].copy())
             charge = self._groups.task_charge(candidate)
-            if self._may_lose(queue, held, charge):
+            if self._may_lose(task, queue, held, charge):
                 held -= charge
                 victims.append(candidate)
         return victims
 
-    def _may_lose(self, queue: int, held: Ints, charge: Ints) -> bool:
-        """Whether a queue that holds so much may lose a task."""
+    def _may_lose(self, task: int, queue: int, held: Ints, charge: Ints) -> bool:
+        """Whether a queue that holds so much may lose so much for a task."""
         return bool((held > self.deserved[queue])[self._book.counts].any())
 
     def job_enqueueable(self, job: int) -> Vote:
@@ -105,9 +105,21 @@ class _KeepsWhatItDeserves(_ByWeight):
         self._is_scarce: Bools = np.asarray(lacks & self._book.counts)
         """Of what somebody gets less than he asks for. Of the rest all deserve what they hold."""
 
-    def _may_lose(self, queue: int, held: Ints, charge: Ints) -> bool:
-        keeps_its_due = held - charge >= self.deserved[queue]
-        return bool(keeps_its_due[self._is_scarce].all() and charge[self._is_scarce].any())
+    def _may_lose(self, task: int, queue: int, held: Ints, charge: Ints) -> bool:
+        scarce, deserved = self._is_scarce, self.deserved[queue]
+        if not charge[scarce].any():
+            return False
+        if self._is_owed(task):
+            return bool((held > deserved)[scarce].any())
+        return bool((held - charge >= deserved)[scarce].all())
+
+    def _is_owed(self, task: int) -> bool:
+        """Whether the task's queue deserves it too, beside what it holds."""
+        groups = self._groups
+        queue = int(groups.snapshot.jobs.queue[groups.snapshot.tasks.job[task]])
+        asked = groups.task_charge(task)
+        used = self._book.allocated[queue] + asked
+        return self._book.is_within(used, self.deserved[queue], asked)
 
 
 def deserved_by_weight(book: QueueBook, capability: Ints) -> Ints:
