@@ -40,11 +40,24 @@ def amount(resource: str, units: int) -> str:
     """An amount of the axis in the words of a user: 1500 thousandths of a GPU are "1.5 GPUs"."""
     if resource in _COUNTED:
         one, many = _COUNTED[resource]
-        number = f"{units / GPU_UNIT:.3f}".rstrip("0").rstrip(".")
+        number = _decimals(units / GPU_UNIT)
         return f"{number} {one if number == '1' else many}"
-    if resource == "memory":
-        return f"{units / 2**30:.3g} GiB of memory"
+    if resource in _IN_BYTES or resource.startswith("hugepages-"):
+        return f"{_size(units)} of {resource}"
     return f"{units} {resource}"
+
+
+def _size(units: int) -> str:
+    """So many bytes, never with an exponent: two amounts that differ are to look different."""
+    for size, word in _SIZES:
+        if units >= size:
+            return f"{_decimals(units / size)} {word}"
+    return "0 GiB" if not units else f"{units} bytes"
+
+
+def _decimals(number: float) -> str:
+    text = f"{number:.3f}"
+    return text.rstrip("0").rstrip(".")
 
 
 def resource_word(resource: str) -> str:
@@ -53,6 +66,8 @@ def resource_word(resource: str) -> str:
 
 
 _COUNTED = {"gpu": ("GPU", "GPUs"), "cpu": ("CPU", "CPUs")}
+_IN_BYTES = ("memory", "ephemeral-storage")
+_SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def node_counts(counts: tuple[NodeCount, ...]) -> str:
@@ -226,10 +241,10 @@ def _plain(refusal: Refusal) -> Told:
 
 def _queue_depth(refusal: Refusal) -> Told:
     place, depth = refusal.names
-    sentence = (
-        f"It is too far back in its queue for this cycle: only the first {depth} jobs of queue "
-        f"{refusal.subject} are tried, and it is number {place}."
-    )
+    first = f"only the first {depth} jobs of queue {refusal.subject} are tried"
+    if depth == "1":
+        first = f"only the first job of queue {refusal.subject} is tried"
+    sentence = f"It is too far back in its queue for this cycle: {first}, and it is number {place}."
     evidence = {"queue": refusal.subject, "place": int(place), "depth": int(depth)}
     return Told(refusal.subject, sentence, evidence)
 
