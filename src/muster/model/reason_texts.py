@@ -42,17 +42,28 @@ def amount(resource: str, units: int) -> str:
         one, many = _COUNTED[resource]
         number = _decimals(units / GPU_UNIT)
         return f"{number} {one if number == '1' else many}"
-    if resource in _IN_BYTES or resource.startswith("hugepages-"):
-        return f"{_size(units)} of {resource}"
+    if _is_in_bytes(resource):
+        return f"{_size(units, _SIZES)} of {resource}"
     return f"{units} {resource}"
 
 
-def _size(units: int) -> str:
+def _of_queue(resource: str, units: int) -> str:
+    """The same of a queue, whose specification counts megabytes of 10^6."""
+    if _is_in_bytes(resource):
+        return f"{_size(units, _DECIMAL_SIZES)} of {resource}"
+    return amount(resource, units)
+
+
+def _is_in_bytes(resource: str) -> bool:
+    return resource in _IN_BYTES or resource.startswith("hugepages-")
+
+
+def _size(units: int, sizes: tuple[tuple[int, str], ...]) -> str:
     """So many bytes, never with an exponent: two amounts that differ are to look different."""
-    for size, word in _SIZES:
+    for size, word in sizes:
         if units >= size:
             return f"{_decimals(units / size)} {word}"
-    return "0 GiB" if not units else f"{units} bytes"
+    return f"{units} bytes" if units else f"0 {sizes[0][1]}"
 
 
 def _decimals(number: float) -> str:
@@ -68,6 +79,7 @@ def resource_word(resource: str) -> str:
 _COUNTED = {"gpu": ("GPU", "GPUs"), "cpu": ("CPU", "CPUs")}
 _IN_BYTES = ("memory", "ephemeral-storage")
 _SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_DECIMAL_SIZES = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 def node_counts(counts: tuple[NodeCount, ...]) -> str:
@@ -270,7 +282,7 @@ def _within_share(refusal: Refusal) -> Told:
 
 def _held_and_share(refusal: Refusal) -> tuple[str, str]:
     (numbers,) = refusal.evidence
-    return amount(numbers.resource, numbers.held), amount(numbers.resource, numbers.bound)
+    return _of_queue(numbers.resource, numbers.held), _of_queue(numbers.resource, numbers.bound)
 
 
 def _share_evidence(refusal: Refusal) -> dict[str, Any]:
@@ -444,7 +456,7 @@ def _bound(refusal: Refusal) -> Told:
         sentence = f"Queue {refusal.subject} would go over its {name}."
         return Told(refusal.subject, sentence, {"queue": refusal.subject})
     (e,) = refusal.evidence
-    need, bound, held = (amount(e.resource, units) for units in (e.need, e.bound, e.held))
+    need, bound, held = (_of_queue(e.resource, units) for units in (e.need, e.bound, e.held))
     what = "what cannot be preempted holds" if name == "quota" else "it holds"
     sentence = (
         f"Queue {refusal.subject} would go over its {name}: that is {bound}, {what} {held}, and "
