@@ -22,6 +22,7 @@ from muster.base.log import Level
 from muster.cli import kernels, laptop
 from muster.cli.laptop import UpOptions, queues_and_groups
 from muster.cli.main import app
+from muster.cli.pages import PAGE_ADDRESSES
 from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import load_access
 from muster.client.transport import Request
@@ -238,7 +239,7 @@ def test_the_pages_of_a_scheduler_are_on_another_port_where_somebody_has_the_usu
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         usual = other.getsockname()[1]
-        monkeypatch.setitem(laptop.PAGE_ADDRESSES, "scheduler", f":{usual}")
+        monkeypatch.setitem(PAGE_ADDRESSES, "scheduler", f":{usual}")
         found = laptop._pages_port(None)
         assert found not in (0, usual)
         with pytest.raises(laptop.CannotStart, match="--pages-port"):

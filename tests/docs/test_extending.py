@@ -29,8 +29,8 @@ def test_a_resource_added_in_three_places_has_fair_shares_and_its_limit_is_enfor
         assert seen[path]["started"] == ["first", "second"]
         (why,) = seen[path]["refused"]["ns/third"]
         assert why == (
-            "Queue q would go over its limit: that is 25000000 ephemeral-storage, it holds "
-            "20000000 ephemeral-storage, and the job needs 10000000 ephemeral-storage."
+            "Queue q would go over its limit: that is 25 MB of ephemeral-storage, it holds "
+            "20 MB of ephemeral-storage, and the job needs 10 MB of ephemeral-storage."
         )
         assert seen[path]["broken"] == []
     assert "holds more than its quota of ephemeral-storage" in seen["conditions"]

@@ -40,11 +40,35 @@ def amount(resource: str, units: int) -> str:
     """An amount of the axis in the words of a user: 1500 thousandths of a GPU are "1.5 GPUs"."""
     if resource in _COUNTED:
         one, many = _COUNTED[resource]
-        number = f"{units / GPU_UNIT:.3f}".rstrip("0").rstrip(".")
+        number = _decimals(units / GPU_UNIT)
         return f"{number} {one if number == '1' else many}"
-    if resource == "memory":
-        return f"{units / 2**30:.3g} GiB of memory"
+    if _is_in_bytes(resource):
+        return f"{_size(units, _SIZES)} of {resource}"
     return f"{units} {resource}"
+
+
+def _of_queue(resource: str, units: int) -> str:
+    """The same of a queue, whose specification counts megabytes of 10^6."""
+    if _is_in_bytes(resource):
+        return f"{_size(units, _DECIMAL_SIZES)} of {resource}"
+    return amount(resource, units)
+
+
+def _is_in_bytes(resource: str) -> bool:
+    return resource in _IN_BYTES or resource.startswith("hugepages-")
+
+
+def _size(units: int, sizes: tuple[tuple[int, str], ...]) -> str:
+    """So many bytes, never with an exponent: two amounts that differ are to look different."""
+    for size, word in sizes:
+        if units >= size:
+            return f"{_decimals(units / size)} {word}"
+    return f"{units} bytes" if units else f"0 {sizes[0][1]}"
+
+
+def _decimals(number: float) -> str:
+    text = f"{number:.3f}"
+    return text.rstrip("0").rstrip(".")
 
 
 def resource_word(resource: str) -> str:
@@ -53,6 +77,9 @@ def resource_word(resource: str) -> str:
 
 
 _COUNTED = {"gpu": ("GPU", "GPUs"), "cpu": ("CPU", "CPUs")}
+_IN_BYTES = ("memory", "ephemeral-storage")
+_SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_DECIMAL_SIZES = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 def node_counts(counts: tuple[NodeCount, ...]) -> str:
@@ -226,10 +253,10 @@ def _plain(refusal: Refusal) -> Told:
 
 def _queue_depth(refusal: Refusal) -> Told:
     place, depth = refusal.names
-    sentence = (
-        f"It is too far back in its queue for this cycle: only the first {depth} jobs of queue "
-        f"{refusal.subject} are tried, and it is number {place}."
-    )
+    first = f"only the first {depth} jobs of queue {refusal.subject} are tried"
+    if depth == "1":
+        first = f"only the first job of queue {refusal.subject} is tried"
+    sentence = f"It is too far back in its queue for this cycle: {first}, and it is number {place}."
     evidence = {"queue": refusal.subject, "place": int(place), "depth": int(depth)}
     return Told(refusal.subject, sentence, evidence)
 
@@ -255,7 +282,7 @@ def _within_share(refusal: Refusal) -> Told:
 
 def _held_and_share(refusal: Refusal) -> tuple[str, str]:
     (numbers,) = refusal.evidence
-    return amount(numbers.resource, numbers.held), amount(numbers.resource, numbers.bound)
+    return _of_queue(numbers.resource, numbers.held), _of_queue(numbers.resource, numbers.bound)
 
 
 def _share_evidence(refusal: Refusal) -> dict[str, Any]:
@@ -429,7 +456,7 @@ def _bound(refusal: Refusal) -> Told:
         sentence = f"Queue {refusal.subject} would go over its {name}."
         return Told(refusal.subject, sentence, {"queue": refusal.subject})
     (e,) = refusal.evidence
-    need, bound, held = (amount(e.resource, units) for units in (e.need, e.bound, e.held))
+    need, bound, held = (_of_queue(e.resource, units) for units in (e.need, e.bound, e.held))
     what = "what cannot be preempted holds" if name == "quota" else "it holds"
     sentence = (
         f"Queue {refusal.subject} would go over its {name}: that is {bound}, {what} {held}, and "

@@ -194,7 +194,7 @@ class _Made:
             self.problems.append(f"{pod['metadata']['name']}: {problem}")
             return
         if not decide.is_ours(pod, settings):
-            self._leave(top, pod["spec"].get("schedulerName") or "")
+            self._leave(top, (pod.get("spec") or {}).get("schedulerName") or "")
             return
         if node := pod["spec"].get("nodeName"):
             self.problems.append(

@@ -114,3 +114,11 @@ def test_a_topology_knows_the_level_that_no_node_carries() -> None:
     tree = topology_tree(["rack", "row"], columns)
     assert tree.unlabelled == ("row",)
     assert not np.flatnonzero(tree.depth == 1).size  # a node belongs only with all labels
+
+
+def test_memory_of_a_queue_is_told_in_the_units_of_its_specification() -> None:
+    numbers = Evidence("memory", 2**31, 0, "q", held=63_000 * 10**6, bound=64_000 * 10**6)
+    assert public_reason(Refusal(Reason.OVER_LIMIT, "q", evidence=(numbers,))).sentence == (
+        "Queue q would go over its limit: that is 64 GB of memory, it holds 63 GB of memory, and "
+        "the job needs 2.147 GB of memory."
+    )

@@ -40,7 +40,8 @@ def test_draws_are_the_same_everywhere_unless_one_explores(
     try:
         monkeypatch.setenv(draws.EXPLORE, explores)
         draws.load_profile()
-        assert (settings.default.derandomize, settings.default.database) == (is_same, None)
+        chosen = settings()
+        assert (chosen.derandomize, chosen.database) == (is_same, None)
     finally:
         monkeypatch.undo()
         draws.load_profile()

@@ -21,7 +21,7 @@ from muster.model.constraint_terms import ClaimReference, ContainerKind, Contain
 from muster.model.constraints import Constraints
 from muster.model.ledger import Entries, EntryKind, Ledger
 from muster.model.pod_requirements import requirements_of
-from muster.model.reasons import Reason
+from muster.model.reasons import Reason, Refusal
 from muster.model.records import ClusterRecords, JobRecord, NodeRecord, QueueRecord, TaskRecord
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
@@ -124,6 +124,17 @@ def task(uid: str, *names: str, **more: Any) -> TaskRecord:
     references = tuple(ClaimReference(name, name) for name in names)
     constraints = Constraints(claims=references, namespace="x")
     return TaskRecord(uid, uid, "x/j", namespace="x", constraints=constraints, **more)
+
+
+def test_a_claim_of_a_device_class_that_is_not_there_is_refused_for_the_class() -> None:
+    gpu_class = {"metadata": {"name": "gpus"}, "spec": {}}
+    around = objects(claim("c"))
+    around = msgspec.structs.replace(
+        around, device_classes={"gpus": decode(DeviceClass, json.dumps(gpu_class))}
+    )
+    world = World(around, task("t", "c"))
+    refusal = world.answers.pre_filter(world.snapshot.shape_of(0), 0)
+    assert refusal == Refusal(Reason.DEVICE_CLASS_MISSING, subject="gpu", names=("gpus",))
 
 
 def test_a_claim_is_refused_when_missing_of_another_queue_or_full() -> None:

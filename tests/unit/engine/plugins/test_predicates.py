@@ -1,5 +1,6 @@
 """Predicates: which nodes a task may run on, and why not."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from muster.model.constraint_terms import (
 )
 from muster.model.constraints import Constraints
 from muster.model.ledger import Entries, EntryKind, Ledger
-from muster.model.reasons import Reason
+from muster.model.reasons import Reason, Refusal
 from muster.model.records import (
     ClusterRecords,
     GpuKind,
@@ -305,6 +306,38 @@ def test_a_missing_config_map_or_volume_claim_is_refused_by_name() -> None:
         refusal = world.answers.pre_filter(world.snapshot.shape_of(world.row(uid)), 0)
         assert refusal is not None
         assert (refusal.reason, refusal.subject) == (reason, subject)
+
+
+@pytest.mark.parametrize(
+    ("spec", "metadata", "problem"),
+    [
+        ({"storageClassName": "fast-disks"}, {}, "it is not bound to a volume yet"),
+        (
+            {"storageClassName": "fsat-disks"},
+            {},
+            "it has no volume, and storage class fsat-disks does not exist (did you mean "
+            "fast-disks?)",
+        ),
+        ({"volumeName": "pv"}, {}, "its volume pv is gone"),
+        (
+            {"storageClassName": "fast-disks"},
+            {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "it is being deleted",
+        ),
+    ],
+)
+def test_a_volume_claim_that_is_there_and_cannot_be_used_is_refused_with_what_is_wrong(
+    spec: dict[str, str], metadata: dict[str, str], problem: str
+) -> None:
+    found = {"metadata": {"name": "data", "namespace": "team", **metadata}, "spec": spec}
+    objects = ClusterObjects(
+        volume_claims={"team/data": decode(PersistentVolumeClaim, json.dumps(found))},
+        storage_classes={"fast-disks": StorageClass(provisioner="disks")},
+    )
+    wanted = Constraints(volume_claims=("data",), namespace="team")
+    world = World([NodeRecord("a", ROOM)], pending("disk", wanted), objects=objects)
+    refusal = world.answers.pre_filter(world.snapshot.shape_of(0), 0)
+    assert refusal == Refusal(Reason.VOLUME_CLAIM_UNUSABLE, subject="data", names=(problem,))
 
 
 CLAIM = b"""{"metadata": {"name": "data", "namespace": "team"}, "spec": {

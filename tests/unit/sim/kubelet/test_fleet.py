@@ -148,6 +148,7 @@ def test_kubelets_record_events_about_a_pod() -> None:
     async def test(world: FleetHarness) -> None:
         key = await world.pod("p", notes={RUN_TIME: "forever"})
         await world.pod("q", notes={PULL: "fail"})
+        await world.pod("r", requests={"nvidia.com/gpu": "9"})
         await world.clock.sleep(5)
         await world.writer.delete(POD, key)
         await world.clock.sleep(5)
@@ -155,7 +156,8 @@ def test_kubelets_record_events_about_a_pod() -> None:
             (event["involvedObject"]["name"], event["reason"])
             for event in (await world.reader.list(EVENT)).objects
         }
-        assert told == {("p", "Started"), ("p", "Killing"), ("q", "Failed")}
+        turned_away = ("r", "OutOfnvidia.com/gpu")
+        assert told == {("p", "Started"), ("p", "Killing"), ("q", "Failed"), turned_away}
 
     in_world(test)
 
