@@ -152,6 +152,7 @@ def test_a_variant_decides_as_a_cluster_that_is_built_so(at: int) -> None:
 
 _LARGE = {"cpu": 10**7, "memory": 2**50, "pods": 10**4, "gpu": 10**4 * GPU_UNIT}
 _EMPTY_NODES = 8
+_LARGE_GPU_MIB = 10**6
 
 
 def without_bound(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> Delta:
@@ -172,6 +173,7 @@ def with_empty_nodes(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> D
             allocatable={**node.allocatable, **_LARGE},
             taints=(),
             is_unschedulable=False,
+            gpu_memory_mib=_LARGE_GPU_MIB,
         )
         for kind, node in enumerate(kinds.values())
         for at in range(_EMPTY_NODES)
