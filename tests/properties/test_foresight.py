@@ -29,7 +29,7 @@ from muster.model.reason_codes import Code
 from muster.model.record_changes import Delta, changed
 from muster.model.records import UNLIMITED, ClusterRecords, JobRecord, SubGroupRecord
 from muster.model.snapshot import ClusterSnapshot
-from muster.model.status import ACTIVE_USED, TaskStatus
+from muster.model.status import ACTIVE_USED, ALIVE, TaskStatus
 from muster.model.tables import snapshot_of
 from muster.numerics.axis import GPU_UNIT, QUEUE_RESOURCES
 from muster.testing import make
@@ -210,8 +210,10 @@ def without_topology(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> D
 
 
 def with_what_there_is(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> Delta:
-    """The pods that there are suffice."""
-    there = Counter(task.sub_group for task in world.tasks if task.job == job.key)
+    """The pods that there are suffice; of those that go or are over nothing comes."""
+    there = Counter(
+        task.sub_group for task in world.tasks if task.job == job.key and task.status in ALIVE
+    )
 
     def enough(group: SubGroupRecord) -> SubGroupRecord:
         below = tuple(map(enough, group.children))
