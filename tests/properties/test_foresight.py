@@ -29,7 +29,7 @@ from muster.model.reason_codes import Code
 from muster.model.record_changes import Delta, changed
 from muster.model.records import UNLIMITED, ClusterRecords, JobRecord, SubGroupRecord
 from muster.model.snapshot import ClusterSnapshot
-from muster.model.status import ACTIVE_USED, TaskStatus
+from muster.model.status import ACTIVE_USED, ALIVE, TaskStatus
 from muster.model.tables import snapshot_of
 from muster.numerics.axis import GPU_UNIT, QUEUE_RESOURCES
 from muster.testing import make
@@ -152,6 +152,7 @@ def test_a_variant_decides_as_a_cluster_that_is_built_so(at: int) -> None:
 
 _LARGE = {"cpu": 10**7, "memory": 2**50, "pods": 10**4, "gpu": 10**4 * GPU_UNIT}
 _EMPTY_NODES = 8
+_LARGE_GPU_MIB = 10**6
 
 
 def without_bound(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> Delta:
@@ -172,6 +173,7 @@ def with_empty_nodes(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> D
             allocatable={**node.allocatable, **_LARGE},
             taints=(),
             is_unschedulable=False,
+            gpu_memory_mib=_LARGE_GPU_MIB,
         )
         for kind, node in enumerate(kinds.values())
         for at in range(_EMPTY_NODES)
@@ -208,8 +210,10 @@ def without_topology(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> D
 
 
 def with_what_there_is(world: ClusterRecords, why: PublicWhy, job: JobRecord) -> Delta:
-    """The pods that there are suffice."""
-    there = Counter(task.sub_group for task in world.tasks if task.job == job.key)
+    """The pods that there are suffice; of those that go or are over nothing comes."""
+    there = Counter(
+        task.sub_group for task in world.tasks if task.job == job.key and task.status in ALIVE
+    )
 
     def enough(group: SubGroupRecord) -> SubGroupRecord:
         below = tuple(map(enough, group.children))

@@ -41,6 +41,27 @@ class NamedFile:
         return self._is != _file_of(self._path)
 
 
+class ReadFile:
+    """The same file, for whoever reads it: also in a folder in which he may make no file."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises sqlite3.Error."""
+        self._log = path.with_name(f"{path.name}-wal")
+        self._named = NamedFile(path)
+        may_write = os.access(
+            path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids
+        )
+        # Nobody writes it, and we may not make the file by which SQLite would watch for writers.
+        self._is_still = not may_write and not self._log.exists()
+        asked = "mode=ro&immutable=1" if self._is_still else "mode=ro"
+        uri = f"{path.absolute().as_uri()}?{asked}"
+        self.database = sqlite3.connect(uri, uri=True, check_same_thread=False)
+
+    def is_outdated(self) -> bool:
+        """Whether the name means another file now, or somebody writes it who did not then."""
+        return self._named.is_replaced() or (self._is_still and self._log.exists())
+
+
 def _file_of(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
@@ -115,7 +136,9 @@ class DatabaseFile:
             yield
             self.execute("COMMIT")
         except BaseException:
-            self.execute("ROLLBACK")
+            # Where the disk is full SQLite has done it already, and would complain of this instead.
+            if self._database.in_transaction:
+                self.execute("ROLLBACK")
             raise
 
     def size_bytes(self) -> int:

@@ -54,7 +54,7 @@ class EmbeddedUsage:
 
     def _opened(self) -> UsageReader:
         """Of the file that has the name now: another one may have been put in its place."""
-        if self._reader is not None and self._reader.is_replaced():
+        if self._reader is not None and self._reader.is_outdated():
             self._reader.close()
             self._reader = None
             self._kept.clear()

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.base.database_file import DatabaseFile, NamedFile
+from muster.base.database_file import DatabaseFile, ReadFile
 from muster.numerics.arrays import Floats
 from muster.numerics.axis import QUEUE_RESOURCES
 from muster.usage.accrual import BUCKET_S, CLUSTER, DAY_S, AccountKey, AccountSums, Sums
@@ -212,19 +212,17 @@ class UsageReader:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._named = NamedFile(path)
         with self._readable():
-            self._database = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False
-            )
+            self._file = ReadFile(path)
+            self._database = self._file.database
             self._check(path)
 
     def close(self) -> None:
         self._database.close()
 
-    def is_replaced(self) -> bool:
-        """Whether the file of that name is no longer the one that is read here."""
-        return self._named.is_replaced()
+    def is_outdated(self) -> bool:
+        """Whether what is read here is not, or no longer, what is written under that name."""
+        return self._file.is_outdated()
 
     def queues(self) -> list[str]:
         """Names by number; the first is the cluster's."""

@@ -30,3 +30,15 @@ def test_a_change_that_fails_leaves_nothing_and_the_next_one_goes_on(tmp_path: P
     with file.transaction():
         file.execute("INSERT INTO things VALUES ('b')")
     assert file.execute("SELECT name FROM things").fetchall() == [("b",)]
+
+
+def test_a_disk_that_is_full_is_what_is_said_and_the_next_change_goes_on(tmp_path: Path) -> None:
+    """SQLite takes such a change back by itself."""
+    file = _opened(tmp_path)
+    file.execute("PRAGMA max_page_count = 20")
+    rows = [(f"{number:>2000}",) for number in range(100)]
+    with pytest.raises(sqlite3.OperationalError, match="full"), file.transaction():
+        file.executemany("INSERT INTO things VALUES (?)", rows)
+    with file.transaction():
+        file.execute("INSERT INTO things VALUES ('b')")
+    assert file.execute("SELECT name FROM things").fetchall() == [("b",)]

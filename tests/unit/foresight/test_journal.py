@@ -1,16 +1,14 @@
 """The journal: what is kept, found again, decided again, and let go."""
 
-import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 import yaml
 from tests.support.busy_cluster import BusyCluster
+from tests.support.somebody_else import somebody_else
 
 from muster.base.database_file import BadFile
 from muster.engine.plan import NOTHING
@@ -265,18 +263,6 @@ def test_a_journal_that_is_damaged_is_named(busy: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(NoJournal, match="cannot be read"):
             question()
-
-
-@contextmanager
-def somebody_else() -> Iterator[None]:
-    """Who may not write where everybody may read; root may write everywhere."""
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(before)
 
 
 def test_a_journal_in_a_folder_that_may_only_be_read_is_read(busy: Path) -> None:

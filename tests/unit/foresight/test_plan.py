@@ -1,5 +1,6 @@
 """Plan before submit: what it says is what then happens, and how long its token holds."""
 
+from dataclasses import replace
 from itertools import count
 
 import msgspec
@@ -93,6 +94,18 @@ def test_a_token_fails_when_somebody_else_would_go_for_the_same_place() -> None:
     new = make.gang("new", 1, gpu=2, queue="b")
     assert is_good_in(world("old"), world("old"), new)
     assert not is_good_in(world("old"), world("another"), new)
+
+
+def test_where_there_was_no_time_to_ask_again_a_token_is_not_taken_for_good() -> None:
+    """The answer may be the same only because the search did not come to its end."""
+    new = make.gang("new", 1, gpu=4, queue="a")
+    world = make.cluster(*_WORLD)
+    situation, again = Situation.of(world, make.NOW_S), planned(world, new)
+    token = checked(token_of(again, submission(new), situation, "rules", _KEY), _KEY)
+    held(token, again, submission(new), "rules", make.NOW_S)
+    short = replace(again, is_complete=False)
+    with pytest.raises(BadToken, match="there was no time to look"):
+        held(token, short, submission(new), "rules", make.NOW_S)
 
 
 def test_a_token_of_what_waits_fails_when_it_could_never_start() -> None:

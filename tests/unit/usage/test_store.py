@@ -2,11 +2,13 @@
 
 import errno
 import sqlite3
+import tempfile
 from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from tests.support.somebody_else import somebody_else
 
 from muster.base.database_file import BadFile, FileInUse
 from muster.base.offload import inline
@@ -243,6 +245,31 @@ async def test_a_file_that_was_put_in_place_of_another_is_the_one_that_is_read(p
     recorded(UsageStore(path), NOW_S - HOUR_S, 1, b=4)
     found = (await source.read(NOW_S)).by_queue
     assert {queue: used["gpu"] for queue, used in found.items()} == {"b": pytest.approx(0.5)}
+
+
+def shown_to_others(folder: Path) -> None:
+    """They may read what is in it."""
+    folder.chmod(0o755)
+
+
+async def test_a_store_in_a_folder_that_may_only_be_read_is_read_and_followed() -> None:
+    """That of another user, or of a volume that is mounted so, which somebody writes later."""
+    with tempfile.TemporaryDirectory() as name:
+        path, folder = Path(name) / "usage.db", Path(name)
+        store = UsageStore(path)
+        recorded(store, NOW_S - 2 * HOUR_S, 1, a=8)
+        store.close()
+        shown_to_others(folder)
+        source = EmbeddedUsage(path, UsageWindow(size_s=2 * HOUR_S), inline)
+        with somebody_else():
+            before = (await source.read(NOW_S)).by_queue["a"]["gpu"]
+        store = UsageStore(path)
+        recorded(store, NOW_S - HOUR_S, 1, b=8)
+        with somebody_else():
+            after = (await source.read(NOW_S)).by_queue["a"]["gpu"]
+        store.close()
+        await source.close()
+    assert (before, after) == pytest.approx((1.0, 0.5))
 
 
 @pytest.mark.parametrize("at", [0, 100, 9000])

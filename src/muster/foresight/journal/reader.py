@@ -4,7 +4,6 @@ Each scheduler process writes a file of its own, so a leader that changes leaves
 read as one, by time.
 """
 
-import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ import msgspec
 
 from muster.api.codec import from_wire
 from muster.api.group_names import groups_of
+from muster.base.database_file import ReadFile
 from muster.engine.holds import Hold
 from muster.foresight.journal.delta import decoded
 from muster.foresight.journal.events import Event
@@ -149,15 +149,7 @@ class JournalReader:
 
 def _opened(path: Path) -> tuple[sqlite3.Connection, Any]:
     """The file, and which format it says that it has. Raises sqlite3.Error."""
-    asked = ["mode=ro"]
-    may_write = os.access(
-        path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids
-    )
-    if not may_write and not path.with_name(f"{path.name}-wal").exists():
-        # Nobody writes it, and we may not make the file by which SQLite would watch for writers.
-        asked.append("immutable=1")
-    uri = f"{path.absolute().as_uri()}?{'&'.join(asked)}"
-    database = sqlite3.connect(uri, uri=True, check_same_thread=False)
+    database = ReadFile(path).database
     return database, database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
 
 
