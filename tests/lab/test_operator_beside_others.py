@@ -66,13 +66,13 @@ def test_who_changes_an_object_again_and_again_is_named_and_holds_up_nothing_els
             await site.patch(DEPLOYMENT, "binder", {"spec": {"replicas": 5}})
 
         before = site.writes(), _writes_to(site, "deployments/binder")
-        await _keep_at(site, 120, scale)
-        assert _writes_to(site, "deployments/binder") - before[1] < 12
-        assert site.writes() - before[0] < 120, "nor does it say something new all the time"
+        await _keep_at(site, 40, scale)
+        assert _writes_to(site, "deployments/binder") - before[1] < 10
+        assert site.writes() - before[0] < 60, "nor does it say something new all the time"
         told = await _message(site, CONFIG, "kai-config")
         assert "Deployment kai-scheduler/binder: somebody changes spec.replicas again" in told
         await site.create(SHARD, "b", spec={"partitionLabelValue": "b"})
-        await _keep_at(site, 60, scale)
+        await _keep_at(site, 20, scale)
         assert await site.get(DEPLOYMENT, "kai-scheduler-b") is not None
         await site.until_ready(CONFIG, "kai-config")
         binder = await site.get(DEPLOYMENT, "binder")
@@ -91,8 +91,8 @@ def test_who_removes_an_object_again_and_again_is_named_and_gives_in_at_last() -
                 await site.delete(SERVICE, "admission")
 
         before = _writes_to(site, "services/admission")
-        await _keep_at(site, 120, remove)
-        assert _writes_to(site, "services/admission") - before < 12
+        await _keep_at(site, 40, remove)
+        assert _writes_to(site, "services/admission") - before < 10
         told = await _message(site, CONFIG, "kai-config")
         assert "Service kai-scheduler/admission: somebody removes it again" in told
         await site.until_ready(CONFIG, "kai-config")
