@@ -480,7 +480,8 @@ def test_a_reservation_pod_may_change_only_itself() -> None:
 
     key = "authentication.kubernetes.io/pod-name"
     assert holds(check["expression"], account, {key: ["gpu-a"]})
-    for other in ({key: ["gpu-b"]}, {}, {key: []}, {key: ["gpu-a", "gpu-b"]}):
+    others: list[Json] = [{key: ["gpu-b"]}, {}, {key: []}, {key: ["gpu-a", "gpu-b"]}]
+    for other in others:
         assert not holds(check["expression"], account, other), other
     assert holds(asked["expression"], account, {})
     assert not holds(asked["expression"], "system:serviceaccount:kai-scheduler:binder", {})
