@@ -17,26 +17,28 @@ from muster.lab.volcano_kinds import definitions
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 POOL = "kai.scheduler/node-pool"
+POOL_B = "H100_80GB"
+"""As people label nodes, and as no object can be called."""
 _EACH = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 NODES = (
     NodeGroup("plain", count=2, gpus=Gpus(count=8)),
-    NodeGroup("pool", count=2, gpus=Gpus(count=8), labels={POOL: "b"}),
+    NodeGroup("pool", count=2, gpus=Gpus(count=8), labels={POOL: POOL_B}),
 )
 
 
 async def _second_shard(world: AnyOperated) -> None:
-    spec = {"partitionLabelValue": "b", "placementStrategy": {"gpu": "spread", "cpu": "spread"}}
+    spec = {"partitionLabelValue": POOL_B, "placementStrategy": {"gpu": "spread", "cpu": "spread"}}
     await world.lab.create(SHARD, {"metadata": {"name": "b"}, "spec": spec})
     resources = {"cpu": _EACH, "memory": _EACH, "gpu": _EACH}
     for name, above in (("root-b", {}), ("queue-b", {"parentQueue": "root-b"})):
-        metadata = {"name": name, "labels": {POOL: "b"}}
+        metadata = {"name": name, "labels": {POOL: POOL_B}}
         body = {"metadata": metadata, "spec": {"resources": resources, **above}}
         await world.lab.create(QUEUE, body)
     await world.until_ready(SHARD, "b")
 
 
 def _in_pool(**more: Any) -> dict[str, Any]:
-    labels: Mapping[str, str] = {POOL: "b"}
+    labels: Mapping[str, str] = {POOL: POOL_B}
     return {"queue": "queue-b", "labels": labels, **more}
 
 
@@ -83,7 +85,7 @@ def test_a_shard_that_goes_and_comes_back_loses_no_work(tmp_path: Path) -> None:
         await world.until_running("other", 1)
         assert await lab.running("before") == held, "what runs, runs on"
         assert not await lab.running("meanwhile")
-        spec = {"partitionLabelValue": "b"}
+        spec = {"partitionLabelValue": POOL_B}
         await lab.create(SHARD, {"metadata": {"name": "b"}, "spec": spec})
         await world.until_running("meanwhile", 2)
         assert await lab.running("before") == held

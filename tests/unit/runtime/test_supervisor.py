@@ -392,6 +392,19 @@ def test_a_service_without_news_for_minutes_is_not_ready_and_says_why() -> None:
     playing(scene)
 
 
+def test_a_service_that_is_asked_to_stop_takes_no_new_callers() -> None:
+    async def scene(world: SupervisorHarness) -> None:
+        running = asyncio.create_task(world.supervisor.run())
+        await world.clock.sleep(1)
+        assert world.supervisor.readiness() == []
+        world.supervisor.stop()
+        assert world.supervisor.readiness() == ["stopping"]
+        assert world.supervisor.health() == [], "nobody need start it anew"
+        await running
+
+    playing(scene)
+
+
 def test_what_a_part_says_counts_for_readiness_and_what_is_vital_for_health() -> None:
     async def scene(world: SupervisorHarness) -> None:
         running = asyncio.create_task(world.supervisor.run())

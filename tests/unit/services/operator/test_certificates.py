@@ -121,5 +121,24 @@ def test_an_expired_authority_is_followed_by_a_new_one() -> None:
     assert is_trusted(after.serving, after.trusted, later_s)
 
 
+def test_a_certificate_that_somebody_else_signed_is_replaced() -> None:
+    """Of two secrets one may have been put back from another day."""
+    ours, other = (renewed(Certificates(), HOSTS, NOW_S) for _ in range(2))
+    mixed = replace(ours, serving=other.serving, serving_key=other.serving_key)
+    after = renewed(mixed, HOSTS, NOW_S)
+    assert after.serving != other.serving
+    assert is_trusted(after.serving, after.trusted, NOW_S)
+
+
+def test_a_certificate_that_was_trusted_by_itself_is_so_no_more_when_the_next_is_issued() -> None:
+    pair = CertificateAuthority.new("other", NOW_S).issue(Subject(HOSTS[0], hosts=HOSTS), NOW_S)
+    held = renewed(Certificates(serving=pair.certificate_pem), HOSTS, NOW_S)
+    assert pair.certificate_pem in held.trusted
+    after = renewed(held, HOSTS, NOW_S + SERVING_S * 0.9)
+    assert after.serving != held.serving
+    assert pair.certificate_pem not in after.trusted
+    assert is_trusted(after.serving, after.trusted, NOW_S + SERVING_S * 0.9)
+
+
 def _pair(pair: object) -> tuple[bytes, bytes]:
     return pair.certificate_pem, pair.key_pem  # type: ignore[attr-defined]

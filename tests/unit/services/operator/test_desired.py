@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from muster.api.cel import compiled
 from muster.api.codec import from_builtins
 from muster.api.config import Config
 from muster.api.shard import SchedulingShard
@@ -468,4 +469,23 @@ def test_a_reservation_pod_may_change_only_itself() -> None:
     wants = desired_of({}, served=EVERYTHING)
     policy = found(wants, "ValidatingAdmissionPolicy", "muster-resource-reservation-own-pod")
     (check,) = policy["spec"]["validations"]
-    assert "authentication.kubernetes.io/pod-name" in check["expression"]
+    (asked,) = policy["spec"]["matchConditions"]
+    account = "system:serviceaccount:kai-resource-reservation:kai-resource-reservation"
+
+    def holds(expression: str, who: str, extra: Json) -> bool:
+        request = {"userInfo": {"username": who, "extra": extra}}
+        pod = {"metadata": {"name": "gpu-a"}}
+        program = compiled(expression, ("object", "request"))
+        return program.is_true({"object": pod, "request": request})
+
+    key = "authentication.kubernetes.io/pod-name"
+    assert holds(check["expression"], account, {key: ["gpu-a"]})
+    others: list[Json] = [{key: ["gpu-b"]}, {}, {key: []}, {key: ["gpu-a", "gpu-b"]}]
+    for other in others:
+        assert not holds(check["expression"], account, other), other
+    assert holds(asked["expression"], account, {})
+    assert not holds(asked["expression"], "system:serviceaccount:kai-scheduler:binder", {})
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    bound = found(wants, "ValidatingAdmissionPolicyBinding", "muster-resource-reservation-own-pod")
+    assert bound["spec"]["policyName"] == policy["metadata"]["name"]
+    assert bound["spec"]["validationActions"] == ["Deny"]
