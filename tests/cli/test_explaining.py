@@ -2,15 +2,21 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.support.served_web import served
 from typer.testing import CliRunner, Result
 
+from muster.base.clock import SystemClock
+from muster.base.timefmt import rfc3339
 from muster.cli import jobs
+from muster.cli.explaining import why_lines
 from muster.cli.main import app
+from muster.cli.moments import with_zone
 from muster.testing import make
 
 _POD = """
@@ -168,6 +174,39 @@ def test_a_manifest_that_cannot_be_read_is_said(server: str, tmp_path: Path) -> 
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("{")
     assert _run(server, "plan", "-f", str(wrong)).exit_code == 1
+
+
+def test_a_page_says_local_time_with_its_zone_and_json_the_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = datetime.fromtimestamp(make.NOW_S, UTC)
+    monkeypatch.setattr(SystemClock, "now_s", lambda _: make.NOW_S)
+    monkeypatch.setenv("TZ", "XYZ-2")
+    time.tzset()
+    try:
+        assert with_zone(make.NOW_S) == f"{at + timedelta(hours=2):%H:%M} XYZ"
+        event = {"kind": "started", "at": rfc3339(make.NOW_S), "pods": 2, "nodes": ["n1"]}
+        lines = why_lines(_RUNS | {"decided": [_EVENT | event]})
+        assert lines[-1] == f"  started   {at + timedelta(hours=2):%H:%M} XYZ, 2 pods on n1"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+_EVENT = {"moves_to": [], "for": "", "by": "", "because": ""}
+_RUNS = {"job": "a/b", "state": "running", "where": {"n1": 2}, "because": ""}
+
+
+def test_the_order_in_its_queue_is_told_where_there_is_room(server: str) -> None:
+    lines = _run(server, "priority", "-o", "wide").stdout.splitlines()
+    assert lines[0].split()[-5:] == [
+        "OVERALL",
+        "BEHIND-IN-QUEUE",
+        "BECAUSE-IN-QUEUE",
+        "BEHIND",
+        "BECAUSE",
+    ]
+    assert "default/train" in " ".join(lines)
 
 
 def test_the_order_names_the_rule_that_made_it(server: str) -> None:
