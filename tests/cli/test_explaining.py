@@ -108,7 +108,7 @@ def test_replicas_of_one_deployment_stay_apart(server: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["why", "trian"], "no job trian is there (namespace default). Did you mean train?"),
+        (["why", "ttrain"], "no job ttrain is there (namespace default). Did you mean train?"),
         (["queues", "ab"], "There is no queue ab. It may have been deleted."),
         (["jobs", "-A", "--on", "n11"], "There is no node n11. Did you mean n1?"),
         (["jobs", "-A", "--reason", "noroom"], "there is no code noroom. Did you mean NoRoom?"),

@@ -85,9 +85,8 @@ def _decided_lines(decided: list[Mapping[str, Any]]) -> list[str]:
         by = f" by {one['by']} for {one['for']}" if one["for"] else ""
         rule = f": {one['because']}" if one["because"] else ""
         to = "to" if one["moves_to"] else "on"
-        lines.append(
-            f"  {one['kind']:<9} {with_zone(parsed(one['at']))}, {counted(one['pods'], 'pod')} {to} {on}{by}{rule}"
-        )
+        at, pods = with_zone(parsed(one["at"])), counted(one["pods"], "pod")
+        lines.append(f"  {one['kind']:<9} {at}, {pods} {to} {on}{by}{rule}")
     return lines
 
 
