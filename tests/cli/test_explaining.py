@@ -31,6 +31,12 @@ spec:
 _GROUP = "pg-train-0a1b2c3d-0000-4000-8000-00000000000f"
 
 
+def _with_a_pod(job: make.Workload, name: str) -> make.Workload:
+    """Of which one pod is called so."""
+    first, *others = job.tasks
+    return make.Workload(job.job, (make.with_fields(first, name=name), *others))
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     records = make.cluster(
@@ -43,7 +49,7 @@ def server() -> Iterator[str]:
         make.gang("spark-1f2e", 1, gpu=16, queue="b", known_as=("SparkApplication/pi",)),
         make.gang("web-a", 1, gpu=16, queue="b", known_as=("Deployment/web",)),
         make.gang("web-b", 1, gpu=16, queue="b", known_as=("Deployment/web",)),
-        make.gang("later", 5, gpu=1, queue="a", created_s=9.0),
+        _with_a_pod(make.gang("later", 5, gpu=1, queue="a", created_s=9.0), "exec-7"),
         make.gang("huge", 1, gpu=16, queue="a", created_s=11.0),
     )
     with served(records, "company") as address:
@@ -120,6 +126,15 @@ def test_a_wrong_word_is_answered_with_the_nearest_right_one(
     server: str, words: list[str], said: str
 ) -> None:
     assert said in " ".join(_run(server, *words).stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("pod", "job"),
+    [("old-2", "default/old"), ("spark-1f2e-0", "default/spark-1f2e"), ("exec-7", "default/later")],
+)
+def test_a_pod_leads_to_its_job_whatever_it_is_called(server: str, pod: str, job: str) -> None:
+    found = _run(server, "why", f"pod/{pod}", "-o", "json", "--no-search")
+    assert json.loads(found.stdout)["items"][0]["job"] == job
 
 
 def test_of_several_jobs_that_one_owner_has_all_are_named(server: str) -> None:
