@@ -165,6 +165,17 @@ def test_who_changes_something_says_what_and_programs_read_the_same(
     assert _run(server, kubeconfig, *words, "-o", "xml").exit_code == 2
 
 
+def test_what_cannot_be_undone_is_not_done_where_nobody_is_there_to_ask(
+    server: str, kubeconfig: Path, asked: list[tuple[str, str, Any]]
+) -> None:
+    """A script says --yes: without it, it ends and does not hang."""
+    result = _run(server, kubeconfig, "cancel", "tune")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("muster cancel: End default/tune? This cannot be undone.")
+    assert "write --yes" in result.stderr
+    assert asked == []
+
+
 @pytest.mark.parametrize("flag", ["--dry-run", "--dry-run=client"])
 @pytest.mark.parametrize(
     "words", [["hold", "tune"], ["release", "tune"], ["cancel", "tune"], [*_SUBMIT]]

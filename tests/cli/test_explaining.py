@@ -2,15 +2,21 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.support.served_web import served
 from typer.testing import CliRunner, Result
 
+from muster.base.clock import SystemClock
+from muster.base.timefmt import rfc3339
 from muster.cli import jobs
+from muster.cli.explaining import why_lines
 from muster.cli.main import app
+from muster.cli.moments import with_zone
 from muster.testing import make
 
 _POD = """
@@ -25,6 +31,12 @@ spec:
 _GROUP = "pg-train-0a1b2c3d-0000-4000-8000-00000000000f"
 
 
+def _with_a_pod(job: make.Workload, name: str) -> make.Workload:
+    """Of which one pod is called so."""
+    first, *others = job.tasks
+    return make.Workload(job.job, (make.with_fields(first, name=name), *others))
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     records = make.cluster(
@@ -37,7 +49,7 @@ def server() -> Iterator[str]:
         make.gang("spark-1f2e", 1, gpu=16, queue="b", known_as=("SparkApplication/pi",)),
         make.gang("web-a", 1, gpu=16, queue="b", known_as=("Deployment/web",)),
         make.gang("web-b", 1, gpu=16, queue="b", known_as=("Deployment/web",)),
-        make.gang("later", 5, gpu=1, queue="a", created_s=9.0),
+        _with_a_pod(make.gang("later", 5, gpu=1, queue="a", created_s=9.0), "exec-7"),
         make.gang("huge", 1, gpu=16, queue="a", created_s=11.0),
     )
     with served(records, "company") as address:
@@ -102,7 +114,7 @@ def test_replicas_of_one_deployment_stay_apart(server: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["why", "trian"], "no job trian is there (namespace default). Did you mean train?"),
+        (["why", "ttrain"], "no job ttrain is there (namespace default). Did you mean train?"),
         (["queues", "ab"], "There is no queue ab. It may have been deleted."),
         (["jobs", "-A", "--on", "n11"], "There is no node n11. Did you mean n1?"),
         (["jobs", "-A", "--reason", "noroom"], "there is no code noroom. Did you mean NoRoom?"),
@@ -114,6 +126,15 @@ def test_a_wrong_word_is_answered_with_the_nearest_right_one(
     server: str, words: list[str], said: str
 ) -> None:
     assert said in " ".join(_run(server, *words).stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("pod", "job"),
+    [("old-2", "default/old"), ("spark-1f2e-0", "default/spark-1f2e"), ("exec-7", "default/later")],
+)
+def test_a_pod_leads_to_its_job_whatever_it_is_called(server: str, pod: str, job: str) -> None:
+    found = _run(server, "why", f"pod/{pod}", "-o", "json", "--no-search")
+    assert json.loads(found.stdout)["items"][0]["job"] == job
 
 
 def test_of_several_jobs_that_one_owner_has_all_are_named(server: str) -> None:
@@ -168,6 +189,39 @@ def test_a_manifest_that_cannot_be_read_is_said(server: str, tmp_path: Path) -> 
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("{")
     assert _run(server, "plan", "-f", str(wrong)).exit_code == 1
+
+
+def test_a_page_says_local_time_with_its_zone_and_json_the_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = datetime.fromtimestamp(make.NOW_S, UTC)
+    monkeypatch.setattr(SystemClock, "now_s", lambda _: make.NOW_S)
+    monkeypatch.setenv("TZ", "XYZ-2")
+    time.tzset()
+    try:
+        assert with_zone(make.NOW_S) == f"{at + timedelta(hours=2):%H:%M} XYZ"
+        event = {"kind": "started", "at": rfc3339(make.NOW_S), "pods": 2, "nodes": ["n1"]}
+        lines = why_lines(_RUNS | {"decided": [_EVENT | event]})
+        assert lines[-1] == f"  started   {at + timedelta(hours=2):%H:%M} XYZ, 2 pods on n1"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+_EVENT = {"moves_to": [], "for": "", "by": "", "because": ""}
+_RUNS = {"job": "a/b", "state": "running", "where": {"n1": 2}, "because": ""}
+
+
+def test_the_order_in_its_queue_is_told_where_there_is_room(server: str) -> None:
+    lines = _run(server, "priority", "-o", "wide").stdout.splitlines()
+    assert lines[0].split()[-5:] == [
+        "OVERALL",
+        "BEHIND-IN-QUEUE",
+        "BECAUSE-IN-QUEUE",
+        "BEHIND",
+        "BECAUSE",
+    ]
+    assert "default/train" in " ".join(lines)
 
 
 def test_the_order_names_the_rule_that_made_it(server: str) -> None:

@@ -163,6 +163,25 @@ def test_what_ended_and_is_deleted_stands_in_the_history(server: str) -> None:
     assert "muster history --since 7d" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["jobs", "-n", "nowhere"], "No jobs in namespace nowhere; -A shows those of all"),
+        (["jobs", "-A", "-u", "nobody"], "No such jobs: leave out a filter."),
+        (["jobs", "-A", "--shapes", "-u", "nobody"], "No such jobs wait: leave out a filter."),
+        (["queues", "-l", "app=none"], "No such queues."),
+        (["nodes", "--free", "99"], "No such nodes."),
+        (["priority", "-q", "vision"], "Nothing waits."),
+    ],
+)
+def test_an_empty_list_is_a_sentence_beside_it_and_no_failure(
+    server: str, words: list[str], said: str
+) -> None:
+    found = _run(server, *words)
+    assert (found.exit_code, found.stdout) == (0, "")
+    assert found.stderr.startswith(said)
+
+
 def test_what_is_left_out_is_said(server: str) -> None:
     result = _run(server, "jobs", "--limit", "1")
     assert "1 of 2 jobs shown; --limit 0 shows all" in result.stderr

@@ -7,7 +7,7 @@ import typer
 
 from muster.cli.completing import named
 from muster.cli.jobs import start_text
-from muster.cli.moments import clock_time, now_s, parsed
+from muster.cli.moments import clock_time, now_s, parsed, with_zone
 from muster.cli.naming import JOB_HELP, NAMESPACE_HELP, key_of
 from muster.cli.reading import Answer, Reading, reading
 from muster.cli.tables import Column, Row, age, amount, counted
@@ -85,9 +85,8 @@ def _decided_lines(decided: list[Mapping[str, Any]]) -> list[str]:
         by = f" by {one['by']} for {one['for']}" if one["for"] else ""
         rule = f": {one['because']}" if one["because"] else ""
         to = "to" if one["moves_to"] else "on"
-        lines.append(
-            f"  {one['kind']:<9} {one['at']}, {counted(one['pods'], 'pod')} {to} {on}{by}{rule}"
-        )
+        at, pods = with_zone(parsed(one["at"])), counted(one["pods"], "pod")
+        lines.append(f"  {one['kind']:<9} {at}, {pods} {to} {on}{by}{rule}")
     return lines
 
 
@@ -259,6 +258,9 @@ _PLACES: Final[list[Column]] = [
     Column("PRIORITY", lambda one: amount(one["priority"]), True, field="priority"),
     Column("NEEDS", _needs, field="needs.gpus"),
     Column("AGE", lambda one: age(now_s() - one["created"]) if one["created"] else "-", True),
+    Column("OVERALL", lambda one: str(one["overall"]), True, True, "overall"),
+    Column("BEHIND-IN-QUEUE", lambda one: one["behind_in_queue"] or "-", is_wide=True),
+    Column("BECAUSE-IN-QUEUE", lambda one: one["because_in_queue"] or "-", is_wide=True),
     Column("BEHIND", lambda one: one["behind"] or "-"),
     Column("BECAUSE", lambda one: one["because"] or "-"),
 ]

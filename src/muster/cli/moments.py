@@ -29,6 +29,14 @@ def clock_time(at_s: float | None) -> str:
     return f"{at:%H:%M}" if at.date() == today.date() else f"{at:%m-%d %H:%M}"
 
 
+def with_zone(at_s: float | None) -> str:
+    """The same where it may be read elsewhere: on pages."""
+    if at_s is None:
+        return "-"
+    zone = datetime.fromtimestamp(at_s, UTC).astimezone().tzname()
+    return f"{clock_time(at_s)} {zone}"
+
+
 def ago_s(text: str, flag: str) -> float | None:
     """The moment that `24h` or `2026-11-15T14:00:00Z` names; "": none."""
     if not text:

@@ -9,6 +9,7 @@ from muster.cli.reading import Reading, context_namespace
 from muster.model.nearest import nearest
 
 _SHOWN_MAX: Final = 8
+_PODS: Final = ("pod", "pods", "po")
 JOB_HELP: Final = "NAME, NAMESPACE/NAME or KIND/NAME."
 NAMESPACE_HELP: Final = "Where it is; without it that of the context."
 
@@ -54,6 +55,11 @@ def known_job(asked: Reading, job: str, namespace: str) -> Mapping[str, Any] | N
     """None: there is none by that name; several: the command ends and names them."""
     namespace = namespace or context_namespace(asked.source) or "default"
     first, _, second = job.partition("/")
+    if second and first.lower() in _PODS:
+        # By the pod itself where it is there; what ended may be known by its name alone.
+        of_pod = asked.try_ask("jobs", {"pod": f"{namespace}/{second}"})
+        if of_pod and len(of_pod["items"]) == 1:
+            return dict(of_pod["items"][0])
     listed = _listed(asked, first, second)
     found = [one for one in listed if _is_meant(one, first, second, namespace)]
     if len(found) > 1:
@@ -75,18 +81,18 @@ def _is_called(job: Mapping[str, Any], name: str) -> bool:
 
 def _searched(kind: str, name: str) -> str:
     # A pod is called by its job, with something behind.
-    return name.rpartition("-")[0] or name if kind.lower() in ("pod", "pods", "po") else name
+    return name.rpartition("-")[0] or name if kind.lower() in _PODS else name
 
 
 def _is_meant(job: Mapping[str, Any], first: str, second: str, namespace: str) -> bool:
     key_namespace = job["key"].partition("/")[0]
     name = second or first
-    if first.lower() in ("pod", "pods", "po") and second:
+    if first.lower() in _PODS and second:
         name = name.rpartition("-")[0] or name
     if not of_owner(job, key_namespace, name):
         return False
     of_owners = [kind.lower() for kind in (job["kind"], *(kind for kind, _ in _owners(job)))]
-    kinds = ("pod", "pods", "po", "podgroup", *of_owners, *(f"{kind}s" for kind in of_owners))
+    kinds = (*_PODS, "podgroup", *of_owners, *(f"{kind}s" for kind in of_owners))
     if not second or first.lower() in kinds:
         return bool(key_namespace == namespace)
     return bool(first == key_namespace)

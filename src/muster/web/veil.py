@@ -26,7 +26,7 @@ _JOB: Final = re.compile(
 """With all that follows: in `podgroups/NAMESPACE/NAME` the name stands last."""
 _BARE: Final = re.compile(r"(?<![\w./-])[a-z0-9]+(?:[-.][a-z0-9]+)+(?![\w/-])")
 """A word that no sentence has by chance: names of pods, and most of jobs."""
-_PROBES: Final = ("search", "user", "namespace", "actor", "labels")
+_PROBES: Final = ("search", "pod", "user", "namespace", "actor", "labels")
 """Questions that would tell a hidden name to whoever guesses it."""
 
 

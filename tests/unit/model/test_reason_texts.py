@@ -20,6 +20,14 @@ def test_a_resource_that_no_node_has_is_not_said_to_be_there_0_times() -> None:
     assert told.next_step.startswith("Ask for a resource that nodes have")
 
 
+def test_what_a_tenant_wrote_is_spelt_out_wherever_a_reason_is_told() -> None:
+    """Answers and histories are made of it, and end on terminals."""
+    told = public_reason(Refusal(Reason.QUEUE_MISSING, "llm\x1b[2J\u202e"))
+    assert "\\x1b[2J\\u202e" in told.sentence
+    for text in (told.subject, told.sentence, told.next_step, told.as_json()["message"]):
+        assert text.isprintable()
+
+
 @pytest.mark.parametrize(
     ("asked", "meant"),
     [

@@ -138,7 +138,8 @@ async def test_a_page_of_a_forbidden_namespace_is_refused(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["search=merg", "user=eve", "namespace=secret", "labels=app%3Dmerger"]
+    "query",
+    ["search=merg", "user=eve", "namespace=secret", "labels=app%3Dmerger", "pod=secret/merger-0"],
 )
 async def test_whoever_guesses_a_hidden_name_is_told_nothing(query: str) -> None:
     async with _running(_Gate()) as (_, session):

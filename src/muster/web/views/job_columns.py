@@ -168,6 +168,16 @@ class JobColumns:
         found[jobs[jobs >= 0]] = True
         return found
 
+    def with_pod(self, key: str) -> Bools:
+        """Whether this is one of its pods: of some kinds their names do not begin with its own."""
+        tasks, (namespace, _, name) = self._moment.snapshot.tasks, key.partition("/")
+        found = np.zeros(len(self._moment.snapshot.jobs.keys), dtype=bool)
+        for row in np.flatnonzero(tasks.live & (tasks.job >= 0)).tolist():
+            record = tasks.records[row]
+            if record.name == name and record.namespace == namespace:
+                found[tasks.job[row]] = True
+        return found
+
     def below(self, name: str) -> Bools:
         """Whether its queue is this one or one below it."""
         jobs, queues = self._moment.snapshot.jobs, self._moment.snapshot.queues

@@ -36,6 +36,8 @@ class Filter:
     category: str = ""
     shape: str = ""
     node: str = ""
+    pod: str = ""
+    """NAMESPACE/NAME of a pod of it."""
     search: str = ""
     labels: str = ""
     """A selector as kubectl's `-l`."""
@@ -194,6 +196,8 @@ def _matching(columns: JobColumns, wanted: Filter) -> Bools:
         found &= columns.below(wanted.queue)
     if wanted.node:
         found &= columns.on_node(wanted.node)
+    if wanted.pod:
+        found &= columns.with_pod(wanted.pod)
     if wanted.visible is not None:
         found &= np.isin(columns.namespace.astype(str), sorted(wanted.visible))
     if wanted.labels:
