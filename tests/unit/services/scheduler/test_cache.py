@@ -796,6 +796,7 @@ def test_an_assumption_that_cannot_be_counted_leaves_everything_as_it_was(
         plant.setattr(made.cache._tables, broken, fail)
         with pytest.raises(OverflowError):
             made.cache.assume("p", Assumption(status, "n2"))
+    assert made.cache._charges.pods_of("team/p") == [], "who is in no table pays nothing"
     made.show(node("n1", labels={"touched": "yes"}), pod("p", gpus=2, node=on))
     assert made.cache.assumptions.get("p") is before
     assert made.snapshot().to_records().tasks == said.tasks
