@@ -487,10 +487,12 @@ def test_deleted_jobs_leave_nothing_in_the_cache(first: str) -> None:
 
 def _held(made: SchedulerWorld) -> dict[str, int]:
     """How much there is in each collection of the cache and its tables."""
-    holders: tuple[Any, ...] = (made.cache, made.cache._tables, made.cache._pending_patches)
+    cache = made.cache
+    of_pods: tuple[Any, ...] = (cache.assumptions, cache.transitions, cache._own_times)
+    holders: tuple[Any, ...] = (cache, cache._tables, cache._pending_patches, cache._charges)
     return {
-        name: len(value)
-        for holder in holders
+        f"{type(holder).__name__}.{name}": len(value)
+        for holder in (*holders, *of_pods)
         for name, value in vars(holder).items()
         if isinstance(value, dict | set)
     } | {"_job_ages": len(made.cache._tables._job_ages)}
