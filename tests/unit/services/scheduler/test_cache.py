@@ -431,6 +431,14 @@ def test_a_job_is_a_pod_group_with_its_pods_and_is_refused_without_a_queue() -> 
     assert "nowhere" in result.explanation.sentences("team/lost")[0]
 
 
+@pytest.mark.row(36)
+def test_nothing_is_decided_for_a_job_whose_queue_is_deleted() -> None:
+    made = world(node("n1"), queue(), group("p"), pod("p"))
+    assert len(run(made).binds) == 1
+    made.hide(queue())
+    assert run(made).binds == ()
+
+
 @pytest.mark.row(15)
 def test_a_parked_group_is_tried_again_when_it_is_of_another_pool_or_no_longer_backs_off() -> None:
     refused = {"transitionID": "1", "status": "True"}
@@ -478,6 +486,8 @@ def test_deleted_jobs_leave_nothing_in_the_cache(first: str) -> None:
         made.cache.assume(f"p{number}", Assumption(TaskStatus.BINDING, "n1"))
         stale = GroupPatch(annotations={"kai.scheduler/stale-podgroup-timestamp": OLD})
         made.cache.assume_patch(from_builtins(PodGroup, job), stale)
+        leaves = {"deletionTimestamp": OLD}
+        made.show(pod(f"p{number}", group=f"g{number}", node="n1", metadata=leaves))
         for body in (task, job) if first == "pod" else (job, task):
             made.hide(body)
             made.snapshot()
