@@ -26,6 +26,15 @@ class LoopClock:
         await asyncio.sleep(delay_s)
 
 
+class SetClock(LoopClock):
+    """A clock on the wall that somebody sets while it runs; the steady one goes on."""
+
+    set_by_s = 0.0
+
+    def now_s(self) -> float:
+        return super().now_s() + self.set_by_s
+
+
 def virtually(main: Coroutine[Any, Any, T]) -> T:
     """Run to the end in virtual time. Waiting for what never comes is an error, not a hang, and so
     is work that does not end.

@@ -68,6 +68,8 @@ class _Pending:
     last_s: float
     message: str
     notes: Mapping[str, str]
+    heard_s: float
+    """When it happened last, on the steady clock: the other may be set while it waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +153,18 @@ class Recorder:
         Words of tenants in it are made visible: an administrator's terminal shows events as they
         are. Unless it `folds`, it is told by itself however much was said of the like before.
         """
-        now_s = self._clock.now_s()
+        now_s, steady_s = self._clock.now_s(), self._clock.monotonic_s()
         message = visible(message)[:_MESSAGE_LENGTH_MAX]
-        subject = self._subject(about, event_type, reason, now_s)
+        subject = self._subject(about, event_type, reason, steady_s)
         said = self._combined(subject, message) if folds else message
         same = _Same(about, event_type, reason, said)
         if waiting := self._pending.get(same):
             waiting.count += 1
-            waiting.last_s = now_s
+            waiting.last_s, waiting.heard_s = now_s, steady_s
             waiting.message = message
-        elif self._may_record(subject, now_s) and len(self._pending) < self._discretion.buffered:
-            self._pending[same] = _Pending(1, now_s, now_s, message, {**_cycle(), **notes})
+        elif self._may_record(subject, steady_s) and len(self._pending) < self._discretion.buffered:
+            all_notes = {**_cycle(), **notes}
+            self._pending[same] = _Pending(1, now_s, now_s, message, all_notes, steady_s)
             self._wanted.set()
         else:
             self.dropped += 1
@@ -207,7 +210,7 @@ class Recorder:
         return is_alone or (namespace in self._quick and same.about not in self._about)
 
     def _begin(self, same: _Same, pending: _Pending) -> None:
-        if self._clock.now_s() - pending.last_s > self._discretion.told_within_s:
+        if self._clock.monotonic_s() - pending.heard_s > self._discretion.told_within_s:
             self.dropped += 1
             return
         loop = asyncio.get_running_loop()

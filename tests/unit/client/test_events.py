@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.support.small_store import SmallStore
-from tests.support.virtual_time import LoopClock, virtually
+from tests.support.virtual_time import SetClock, virtually
 
 from muster.api.coordination import ObjectReference
 from muster.base.log import Log, MemorySink
@@ -22,7 +22,7 @@ POD = ObjectReference(api_version="v1", kind="Pod", namespace="here", name="p", 
 class Recorded:
     def __init__(self, **discretion: Any) -> None:
         self.store = SmallStore()
-        self.clock = LoopClock()
+        self.clock = SetClock()
         connection = Connection(InProcessTransport(self.store.handle), self.clock, Rand(1))
         self.recorder = Recorder(
             Writer(connection),
@@ -208,6 +208,23 @@ def test_events_of_one_object_are_rate_limited() -> None:
 
 
 @pytest.mark.row(169)
+@pytest.mark.parametrize("by_s", [3600.0, -3600.0])
+def test_a_clock_that_is_set_drops_no_event_and_silences_nobody(by_s: float) -> None:
+    async def run() -> None:
+        recorded = Recorded(burst=1, one_more_every_s=300.0)
+        recorded.recorder.normal(POD, "R", "before")
+        recorded.clock.set_by_s = by_s
+        await recorded.recorder.flush()
+        await recorded.clock.sleep(290.0)
+        recorded.recorder.normal(POD, "R", "too soon")
+        await recorded.clock.sleep(11.0)
+        recorded.recorder.normal(POD, "R", "after")
+        await recorded.recorder.flush()
+        assert recorded.told() == [("before", 1), ("after", 1)]
+
+    virtually(run())
+
+
 def test_the_event_buffer_is_bounded_while_the_server_is_unavailable() -> None:
     async def run() -> None:
         recorded = Recorded(buffered=4)

@@ -97,7 +97,7 @@ def decide(
         # Of moments, not of durations: rounded, what is left of those may never come to nothing.
         return ScalingDecision(delete=gone, requeue_after_s=cooled_s - now_s)
     waiting = sorted(
-        (pod for pod in by_key.values() if _waits_for_share(pod, settings)), key=lambda pod: pod.key
+        (pod for pod in by_key.values() if waits_for_share(pod, settings)), key=lambda pod: pod.key
     )
     names_taken = {one.metadata.name: one.metadata.uid for one in neighbours}
     asked = _Asked.by(needed)
@@ -188,7 +188,7 @@ class _Asked:
     def by(cls, scaling_pods: Iterable[Pod]) -> "_Asked":
         asked = cls()
         for one in scaling_pods:
-            asked.add(_served(one), _whole_gpus(one))
+            asked.add(served(one), _whole_gpus(one))
         return asked
 
     def add(self, pod: Key, gpus: int) -> None:
@@ -234,7 +234,7 @@ def _ends(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
 
 
-def _served(one: Pod) -> Key:
+def served(one: Pod) -> Key:
     """The pod that a scaling pod stands for."""
     labels, notes = one.metadata.labels, one.metadata.annotations
     name = notes.get(names.LABEL_SHARED_GPU_POD_NAME) or labels.get(
@@ -246,14 +246,14 @@ def _served(one: Pod) -> Key:
 def _is_needed(one: Pod, pods: Mapping[Key, Pod]) -> bool:
     if one.has_ended:
         return False
-    pod = pods.get(_served(one))
+    pod = pods.get(served(one))
     if pod is None:
         return False
     scheduled = pod.status.condition(names.CONDITION_POD_SCHEDULED)
     return scheduled is None or _is_unschedulable(pod)
 
 
-def _waits_for_share(pod: Pod, settings: ScaleAdjusterSettings) -> bool:
+def waits_for_share(pod: Pod, settings: ScaleAdjusterSettings) -> bool:
     return (
         pod.spec.scheduler_name == settings.scheduler_name
         and not pod.spec.node_name

@@ -16,7 +16,7 @@ from muster.base.log import Log
 from muster.base.timefmt import rfc3339
 from muster.client.errors import AlreadyExists, Conflict, NotFound
 from muster.client.events import Recorder, reference_to
-from muster.client.informer import Informer
+from muster.client.informer import Index, Informer
 from muster.client.write import Deletion, Writer
 from muster.runtime.reconciler import Result
 from muster.services.scaleadjuster.decide import (
@@ -25,6 +25,8 @@ from muster.services.scaleadjuster.decide import (
     ScalingPast,
     ScalingPod,
     decide,
+    served,
+    waits_for_share,
 )
 
 Cluster = Literal["cluster"]
@@ -46,12 +48,21 @@ class ScaleAdjuster:
     _told: frozenset[str] = field(default=frozenset(), init=False)
     """Namespaces that know that nothing more is asked for them."""
     _past: ScalingPast = field(default_factory=ScalingPast, init=False)
+    _waiting: Index[Pod, bool] = field(init=False)
+    """Those that wait for a share: a few of all pods, which are not gone through each time."""
+
+    def __post_init__(self) -> None:
+        self._waiting = self._pods.add_index(
+            lambda pod: (True,) if waits_for_share(pod, self._settings) else ()
+        )
 
     async def reconcile(self, key: Cluster) -> Result:
         now_s = self._clock.monotonic_s()
+        neighbours = list(self._neighbours.objects.values())
+        standing_for = filter(None, (self._pods.get(served(one)) for one in neighbours))
         decision = decide(
-            self._pods.objects.values(),
-            list(self._neighbours.objects.values()),
+            (*self._waiting.get(True), *standing_for),
+            neighbours,
             now_s,
             self._past,
             self._settings,

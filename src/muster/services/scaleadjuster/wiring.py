@@ -7,9 +7,13 @@ from muster.api.kinds import POD
 from muster.api.names import Names
 from muster.client.read import Selection
 from muster.client.write import Writer
+from muster.runtime.controller import Pace
 from muster.runtime.supervisor import Supervisor
 from muster.services.scaleadjuster.decide import ScaleAdjusterSettings
 from muster.services.scaleadjuster.reconciler import ScaleAdjuster, cluster_of
+
+_GATHER_S = 0.5
+"""Pods of a workload come in bursts, and each of them changes several times: one look at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,6 @@ def build(supervisor: Supervisor, config: ScaleAdjusterServiceConfig) -> None:
     reconciler = ScaleAdjuster(
         pods, neighbours, writer, supervisor.clock, settings, log, supervisor.recorder
     )
-    controller = supervisor.controller("scaleadjuster", reconciler)
+    controller = supervisor.controller("scaleadjuster", reconciler, Pace(gather_s=_GATHER_S))
     controller.watch(pods, cluster_of)
     controller.watch(neighbours, cluster_of)

@@ -104,6 +104,7 @@ class SchedulingLoop:
     """Of the newest cycle: each action with its beginning and end."""
     _memory: Memory = field(default=EMPTY, init=False)
     _requeue_at_s: float | None = field(default=None, init=False)
+    """On the steady clock, which nobody sets back."""
     _said: set[str] = field(default_factory=set, init=False)
     """Failures of plugins that the log names already."""
     _stopped: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -167,7 +168,9 @@ class SchedulingLoop:
         finally:
             self._deciding_since_s = None
         self._memory = result.memory
-        self._requeue_at_s = result.next_change_s
+        next_s = result.next_change_s
+        rest_s = None if next_s is None else next_s - self._clock.now_s()
+        self._requeue_at_s = None if rest_s is None else self._clock.monotonic_s() + rest_s
         decided_s = self._clock.monotonic_s()
         for hear in self.on_cycle:
             await hear(snapshot, result, now_s)
@@ -183,11 +186,11 @@ class SchedulingLoop:
         self._trace(result.plan, now_s - started_s, (started_s, opened_s, decided_s, ended_s))
         self._meters.count(result.explanation.counters)
         self._meters.decided(result.plan, result.explanation)
-        self._tell_failures(result, snapshot, now_s)
+        self._tell_failures(result, snapshot)
         self._log_cycle(result)
         return result
 
-    def _tell_failures(self, result: CycleResult, snapshot: ClusterSnapshot, now_s: float) -> None:
+    def _tell_failures(self, result: CycleResult, snapshot: ClusterSnapshot) -> None:
         """What plugins raised: counted each time, said once; and asked again before long."""
         for failure in result.plugin_failures:
             self._meters.plugin_failures.labels(failure.plugin, failure.hook).inc()
@@ -201,7 +204,7 @@ class SchedulingLoop:
                     jobs=[snapshot.jobs.keys[job] for job in failure.jobs[:_SHOWN_MAX]] or "all",
                 )
         if result.plugin_failures:
-            again_s = now_s + _PLUGIN_AGAIN_S
+            again_s = self._clock.monotonic_s() + _PLUGIN_AGAIN_S
             self._requeue_at_s = min(self._requeue_at_s or again_s, again_s)
         else:
             self._said.clear()
@@ -241,7 +244,7 @@ class SchedulingLoop:
         now_s, steady_s = self._clock.now_s(), self._clock.monotonic_s()
         moments = (
             (self._cache.next_transition_s(), now_s),
-            (self._requeue_at_s, now_s),
+            (self._requeue_at_s, steady_s),
             (self._reporter.next_due_s(), steady_s),
         )
         rests_s = [at_s - from_s for at_s, from_s in moments if at_s is not None]

@@ -60,7 +60,7 @@ class ShareReporter:
         )
 
     def _write(self, shares: FairShares) -> None:
-        now_s = self._clock.now_s()
+        now_s = self._clock.monotonic_s()
         for name, status in _statuses(shares):
             since_s = now_s - self._said_at_s.get(name, -EVERY_S)
             if self._said.get(name) == status or since_s < EVERY_S:

@@ -431,6 +431,14 @@ def test_a_job_is_a_pod_group_with_its_pods_and_is_refused_without_a_queue() -> 
     assert "nowhere" in result.explanation.sentences("team/lost")[0]
 
 
+@pytest.mark.row(36)
+def test_nothing_is_decided_for_a_job_whose_queue_is_deleted() -> None:
+    made = world(node("n1"), queue(), group("p"), pod("p"))
+    assert len(run(made).binds) == 1
+    made.hide(queue())
+    assert run(made).binds == ()
+
+
 @pytest.mark.row(15)
 def test_a_parked_group_is_tried_again_when_it_is_of_another_pool_or_no_longer_backs_off() -> None:
     refused = {"transitionID": "1", "status": "True"}
@@ -478,6 +486,8 @@ def test_deleted_jobs_leave_nothing_in_the_cache(first: str) -> None:
         made.cache.assume(f"p{number}", Assumption(TaskStatus.BINDING, "n1"))
         stale = GroupPatch(annotations={"kai.scheduler/stale-podgroup-timestamp": OLD})
         made.cache.assume_patch(from_builtins(PodGroup, job), stale)
+        leaves = {"deletionTimestamp": OLD}
+        made.show(pod(f"p{number}", group=f"g{number}", node="n1", metadata=leaves))
         for body in (task, job) if first == "pod" else (job, task):
             made.hide(body)
             made.snapshot()
@@ -487,10 +497,12 @@ def test_deleted_jobs_leave_nothing_in_the_cache(first: str) -> None:
 
 def _held(made: SchedulerWorld) -> dict[str, int]:
     """How much there is in each collection of the cache and its tables."""
-    holders: tuple[Any, ...] = (made.cache, made.cache._tables, made.cache._pending_patches)
+    cache = made.cache
+    of_pods: tuple[Any, ...] = (cache.assumptions, cache.transitions, cache._own_times)
+    holders: tuple[Any, ...] = (cache, cache._tables, cache._pending_patches, cache._charges)
     return {
-        name: len(value)
-        for holder in holders
+        f"{type(holder).__name__}.{name}": len(value)
+        for holder in (*holders, *of_pods)
         for name, value in vars(holder).items()
         if isinstance(value, dict | set)
     } | {"_job_ages": len(made.cache._tables._job_ages)}
@@ -796,6 +808,7 @@ def test_an_assumption_that_cannot_be_counted_leaves_everything_as_it_was(
         plant.setattr(made.cache._tables, broken, fail)
         with pytest.raises(OverflowError):
             made.cache.assume("p", Assumption(status, "n2"))
+    assert made.cache._charges.pods_of("team/p") == [], "who is in no table pays nothing"
     made.show(node("n1", labels={"touched": "yes"}), pod("p", gpus=2, node=on))
     assert made.cache.assumptions.get("p") is before
     assert made.snapshot().to_records().tasks == said.tasks

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from tests.support.scheduler_world import SchedulerWorld, group, node, pod, queue
-from tests.support.virtual_time import LoopClock, virtually
+from tests.support.virtual_time import LoopClock, SetClock, virtually
 
 from muster.api.codec import to_wire
 from muster.base.clock import SystemClock
@@ -223,9 +223,13 @@ def test_a_disk_that_hangs_holds_up_no_decision_for_longer_than_its_patience() -
     assert disk.written == 1
 
 
-def test_a_plugin_that_cannot_be_opened_is_named_and_asked_again() -> None:
+@pytest.mark.parametrize("set_by_s", [0.0, -3600.0])
+def test_a_plugin_that_cannot_be_opened_is_named_and_asked_again(set_by_s: float) -> None:
+    """Soon, also where somebody sets the clock back meanwhile."""
+
     async def main() -> None:
-        world = SchedulerWorld()
+        clock = SetClock()
+        world = SchedulerWorld(clock=clock)
         world.show(queue(), node("n1"), group("p"), pod("p"))
         good = world.loop._active_policy()
         plugin: Plugin = Broken()
@@ -233,6 +237,8 @@ def test_a_plugin_that_cannot_be_opened_is_named_and_asked_again() -> None:
         world.loop._active_policy = lambda: broken
         running = asyncio.create_task(world.loop.run())
         await world.clock.sleep(3.5)
+        clock.set_by_s = set_by_s
+        world.cache.transitions.sooner.set()  # The loop looks anew for how long it may rest.
         assert world.supervisor.registry.get_sample_value(*_FAILED) == 1
         (said,) = [fields for _, _, what, fields in world.log.events if what == "plugin failed"]
         assert (said["plugin"], said["jobs"]) == ("broken", "all")

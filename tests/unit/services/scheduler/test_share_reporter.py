@@ -3,8 +3,10 @@
 import asyncio
 from typing import Any
 
+import pytest
 from tests.support.scheduler_world import SchedulerWorld, group, node, pod, told
 from tests.support.scheduler_world import queue as unbounded
+from tests.support.virtual_time import SetClock, virtually
 
 QUEUES = "/apis/scheduling.run.ai/v2/queues/"
 
@@ -53,6 +55,27 @@ def test_shares_are_written_when_they_change_and_at_most_once_a_minute() -> None
 
     first, second = written(told(scenario), "a")
     assert (first["borrowed"], second["borrowed"]) == (0.0, 4.0)
+
+
+@pytest.mark.parametrize("by_s", [3600.0, -3600.0])
+def test_a_minute_between_two_writes_is_one_whatever_the_clock_is_set_to(by_s: float) -> None:
+    async def main() -> None:
+        clock = SetClock()
+        world = SchedulerWorld(clock=clock)
+        async with world.writing():
+            world.show(node("n1", gpus=8), queue("a", 2), group("g", queue="a"))
+            await world.loop.cycle()
+            clock.set_by_s = by_s
+            world.show(*(pod(f"p{at}", group="g", gpus=1, node="n1") for at in range(6)))
+            await world.loop.cycle()
+            await world.settle()
+            assert len(written(world, "a")) == 1
+            await asyncio.sleep(61)
+            await world.loop.cycle()
+            await world.settle()
+        assert [gpu["borrowed"] for gpu in written(world, "a")] == [0.0, 4.0]
+
+    virtually(main())
 
 
 def test_the_gauges_of_a_queue_that_is_gone_go() -> None:
