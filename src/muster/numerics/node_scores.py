@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from muster.numerics.fit import NO_ROOM, PACK_SCORE, ROOM_NOW, rooms
-from muster.numerics.fragmentation import MOST_PARTS, places, score_of, wanted
+from muster.numerics.fragmentation import scores_of
 
 BLOCK = 64
 """Nodes of a block."""
@@ -70,21 +70,21 @@ def _find_best(total, best, block):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def sum_up(ledger, shape, nodes, fits, score, preferences, sizes, loss, total):  # type: ignore[no-untyped-def]
     """Sums of scores of nodes into `total` float64[N], -inf where there is no room; `loss`
-    float64[N] as in `score_of`.
+    float64[N] is `known` of `scores_of`.
     """
-    rows = _suitable(nodes, fits, ledger.gpu_size, sizes)
-    found, _ = rooms(ledger, shape, rows)
     for node in nodes:
         total[node] = -np.inf
-    columns, mix, want = places(ledger), preferences.mix, wanted(ledger, shape)
-    availability = preferences.availability
-    parts = np.zeros(MOST_PARTS + 1, dtype=np.int64)
+    rows = _suitable(nodes, fits, ledger.gpu_size, sizes)
+    found, _ = rooms(ledger, shape, rows)
+    rows, found = rows[found != NO_ROOM], found[found != NO_ROOM]
+    good = scores_of(ledger, preferences.mix, shape, rows, loss)
+    _add_up(rows, score, PACK_SCORE * good, preferences.availability * (found == ROOM_NOW), total)
+
+
+@numba.njit(cache=True)
+def _add_up(rows, score, packs, starts, total):  # type: ignore[no-untyped-def]
     for at in range(len(rows)):
-        if found[at] != NO_ROOM:
-            node = rows[at]
-            good = score_of(columns, mix, want, node, loss, parts)
-            total[node] = score[node] + PACK_SCORE * good
-            total[node] += availability * (found[at] == ROOM_NOW)
+        total[rows[at]] = score[rows[at]] + packs[at] + starts[at]
 
 
 @numba.njit(cache=True)
