@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.properties.test_memory import CHANGES
 
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
@@ -24,7 +25,6 @@ from muster.testing import make
 from muster.testing.contended import contended_clusters
 from muster.testing.outcome import carried_out
 from muster.testing.strategies import ALL, clusters
-from tests.properties.test_memory import CHANGES
 
 _CONFS = {
     placement: parse_conf(f'actions: "allocate, reclaim, preempt"\nplacement: {placement}\n')
