@@ -154,20 +154,14 @@ def loss(mix, table, cpu, whole, parts, count):  # type: ignore[no-untyped-def]
     """Thousandths of GPUs that the mix could not use, times `mix.whole`, of a node with so much
     CPU, so many whole GPUs, and `count` shared ones with these parts free.
     """
-    shares, wholes, size, step = mix.shares, mix.wholes, mix.size, cpu_step(mix.cpu, cpu)
-    return _loss(shares, wholes, size, mix.whole, table, step, whole, parts, 0, count)
-
-
-@numba.njit(cache=True)
-def _loss(shares, wholes, size, all_parts, table, step, whole, parts, first, last):  # type: ignore[no-untyped-def]
-    """`loss` from columns of a mix, with the parts from `first` to `last`."""
+    step = cpu_step(mix.cpu, cpu)
     rest, most, used = 0, 0, 0
-    for at in range(first, last):
+    for at in range(count):
         part = parts[at]
         rest += part
         most = max(most, part)
-        used += part * shares[table, step, size[table, part]]
-    return _lost(shares, wholes, size, all_parts, table, step, whole, rest, most, used)
+        used += part * mix.shares[table, step, mix.size[table, part]]
+    return _lost(mix, table, step, whole, rest, most, used)
 
 
 @numba.njit(cache=True)
@@ -200,211 +194,82 @@ def cpu_step(steps, cpu):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _lost(shares, wholes, size, all_parts, table, step, whole, rest, most, used):  # type: ignore[no-untyped-def]
+def _lost(mix, table, step, whole, rest, most, used):  # type: ignore[no-untyped-def]
     """`loss` from sums over the shared GPUs: what they have free together, the most that one has,
     and what of it those could use who fit into each.
     """
     whole = max(whole, 0)
-    share = shares[table, step, size[table, GPU_UNIT if whole > 0 else most]]
-    wants_whole = wholes[table, step, min(whole, MOST_GPUS)]
+    share = mix.shares[table, step, mix.size[table, GPU_UNIT if whole > 0 else most]]
+    wants_whole = mix.wholes[table, step, min(whole, MOST_GPUS)]
     free = whole * GPU_UNIT + rest
-    return free * (all_parts - share - wants_whole) + rest * (wants_whole + share) - used
+    return free * (mix.whole - share - wants_whole) + rest * (wants_whole + share) - used
 
 
 @numba.njit(cache=True)
-def _least_lost(shares, wholes, size, all_parts, table, step, whole, parts, begin, end, need):  # type: ignore[no-untyped-def]
+def _least_lost(mix, table, step, whole, parts, count, need):  # type: ignore[no-untyped-def]
     """The least loss that is left once one GPU, shared or whole, gave so much."""
     rest, used, first, second = 0, 0, 0, 0
-    for at in range(begin, end):
+    for at in range(count):
         part = parts[at]
         rest += part
-        used += part * shares[table, step, size[table, part]]
+        used += part * mix.shares[table, step, mix.size[table, part]]
         second = max(second, min(first, part))
         first = max(first, part)
     least = np.inf
-    for at in range(begin, end):
+    for at in range(count):
         part = parts[at]
-        if part >= need and (at == begin or part != parts[at - 1]):
-            now, most = part - need, max(second if part == first else first, part - need)
-            then = used - part * shares[table, step, size[table, part]]
-            then += now * shares[table, step, size[table, now]]
-            lost = _lost(
-                shares, wholes, size, all_parts, table, step, whole, rest - need, most, then
-            )
-            least = min(least, lost)
+        if part >= need and (at == 0 or part != parts[at - 1]):
+            now = part - need
+            then = used - part * mix.shares[table, step, mix.size[table, part]]
+            then += now * mix.shares[table, step, mix.size[table, now]]
+            most = max(second if part == first else first, now)
+            least = min(least, _lost(mix, table, step, whole, rest - need, most, then))
     if whole > 0:
         new = GPU_UNIT - need
-        then, most = used + new * shares[table, step, size[table, new]], max(first, new)
-        lost = _lost(
-            shares, wholes, size, all_parts, table, step, whole - 1, rest + new, most, then
-        )
-        least = min(least, lost)
+        then = used + new * mix.shares[table, step, mix.size[table, new]]
+        most = max(first, new)
+        least = min(least, _lost(mix, table, step, whole - 1, rest + new, most, then))
     return least
 
 
 # -- how good ----------------------------------------------------------------------------------
 
 
-class Free(NamedTuple):
-    """What nodes have free once those who leave have left. Axes: K nodes, P shared GPUs."""
-
-    cpu: Ints  # [K]
-    whole: Ints  # [K]: GPUs
-    start: Ints  # [K + 1]
-    parts: Ints  # [P]: of the shared GPUs of each node, as `free_parts` has them
-
-
 @numba.njit(cache=True)
-def scores_of(ledger, mix, shape, rows, known):  # type: ignore[no-untyped-def]
-    """How good nodes that have room are for a task, 0 to 1: float64[K]. `known` float64[N] is what
-    nodes lose as they are, nan where that is to be found.
+def score_of(columns, mix, want, node, known, parts):  # type: ignore[no-untyped-def]
+    """How good a node that has room is for a task, 0 to 1. `want` says what it wants (`wanted`);
+    `known` float64[N] is what nodes lose as they are, nan where that is to be found; `parts`
+    int64[MOST_PARTS + 1] is room to calculate in.
     """
-    free = _free(ledger, rows)
-    _learn_losses(mix, rows, free, known)
-    cpu_wanted, gpus, devices, takes_mib = wanted(ledger, shape)
-    scores = np.empty(len(rows))
-    if devices == 0 and gpus == 0:
-        _score_for_cpu(mix, rows, free, known, cpu_wanted, scores)
-    elif devices == 0:
-        _score_for_wholes(mix, rows, free, known, cpu_wanted, gpus, scores)
-    else:
-        need = _part_wanted(ledger.gpu_size, ledger.gpu_memory_mib, takes_mib, rows)
-        _score_for_parts(mix, rows, free, known, cpu_wanted, devices, need, scores)
-    return scores
-
-
-# As in `fit.rooms`, a loop over nodes has arrays and no handles in it.
-
-
-@numba.njit(cache=True)
-def _free(ledger, rows):  # type: ignore[no-untyped-def]
-    start, parts = _all_free_parts(
-        ledger.newest_share, ledger.share_next, ledger.share_physical, ledger.share_releasing,
-        ledger.share_pipelined, ledger.gpu_memory_mib, rows,
-    )  # fmt: skip
-    cpu, whole = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
-    idle, releasing = ledger.idle, ledger.releasing
-    for at in range(len(rows)):
-        node = rows[at]
-        cpu[at] = idle[node, CPU] + releasing[node, CPU]
-        whole[at] = gpu_shares.whole_gpus(idle[node, GPU] + releasing[node, GPU])
-    return Free(cpu, whole, start, parts)
-
-
-@numba.njit(cache=True)
-def _all_free_parts(newest, following, physical, releasing, pipelined, memory_mib, rows):  # type: ignore[no-untyped-def]
-    """`free_parts` of many nodes, one after another: (start int64[K + 1], parts int64[P])."""
-    most = 0
-    for node in rows:
-        row = newest[node]
-        while row >= 0:
-            most += 1
-            row = following[row]
-    start, parts = np.zeros(len(rows) + 1, dtype=np.int64), np.empty(most, dtype=np.int64)
-    count = 0
-    for at in range(len(rows)):
-        memory, row = memory_mib[rows[at]], newest[rows[at]]
-        last = count + MOST_PARTS
-        while row >= 0 and count < last:
-            left = gpu_shares.left_later(physical[row], releasing[row], pipelined[row], memory)
-            part = left * GPU_UNIT // memory
-            if part > 0:
-                parts[count] = min(part, GPU_UNIT)
-                count += 1
-            row = following[row]
-        start[at + 1] = count
-    return start, parts
-
-
-@numba.njit(cache=True)
-def _learn_losses(mix, rows, free, known):  # type: ignore[no-untyped-def]
-    shares, wholes, size, steps, table = mix.shares, mix.wholes, mix.size, mix.cpu, mix.table
-    all_parts, start, parts, cpu, whole = mix.whole, free.start, free.parts, free.cpu, free.whole
-    for at in range(len(rows)):
-        node = rows[at]
-        if np.isnan(known[node]):
-            step = cpu_step(steps, cpu[at])
-            known[node] = _loss(
-                shares, wholes, size, all_parts, table[node], step, whole[at], parts,
-                start[at], start[at + 1],
-            )  # fmt: skip
-
-
-@numba.njit(cache=True)
-def _score_for_cpu(mix, rows, free, known, cpu_wanted, scores):  # type: ignore[no-untyped-def]
-    shares, wholes, size, steps, table = mix.shares, mix.wholes, mix.size, mix.cpu, mix.table
-    all_parts, start, parts, cpu, whole = mix.whole, free.start, free.parts, free.cpu, free.whole
-    cpu_per_gpu = mix.cpu_per_gpu
-    for at in range(len(rows)):
-        node, left_cpu, first, last = rows[at], cpu[at] - cpu_wanted, start[at], start[at + 1]
-        step = cpu_step(steps, left_cpu)
-        lost = _loss(
-            shares, wholes, size, all_parts, table[node], step, whole[at], parts, first, last
-        )
-        left = _gpus_left(whole[at], parts, first, last)
-        grows = (lost - known[node]) / all_parts
-        grows += _IDLE_GPU * left + _IDLE_CPU * left_cpu / cpu_per_gpu
-        scores[at] = 1.0 / (1.0 + np.exp(grows / GPU_UNIT))
-
-
-@numba.njit(cache=True)
-def _score_for_wholes(mix, rows, free, known, cpu_wanted, gpus, scores):  # type: ignore[no-untyped-def]
-    shares, wholes, size, steps, table = mix.shares, mix.wholes, mix.size, mix.cpu, mix.table
-    all_parts, start, parts, cpu, whole = mix.whole, free.start, free.parts, free.cpu, free.whole
-    cpu_per_gpu, finest = mix.cpu_per_gpu, mix.step
-    for at in range(len(rows)):
-        node, left_cpu, first, last = rows[at], cpu[at] - cpu_wanted, start[at], start[at + 1]
-        step = cpu_step(steps, left_cpu)
-        lost = _loss(
-            shares, wholes, size, all_parts, table[node], step, whole[at] - gpus, parts, first, last
-        )
-        left = _gpus_left(whole[at], parts, first, last) - gpus
-        grows = (lost - known[node]) / all_parts
-        scores[at] = _score(grows, finest, left, left_cpu / cpu_per_gpu)
-
-
-@numba.njit(cache=True)
-def _score_for_parts(mix, rows, free, known, cpu_wanted, devices, need, scores):  # type: ignore[no-untyped-def]
-    shares, wholes, size, steps, table = mix.shares, mix.wholes, mix.size, mix.cpu, mix.table
-    all_parts, start, parts, cpu, whole = mix.whole, free.start, free.parts, free.cpu, free.whole
-    cpu_per_gpu, finest = mix.cpu_per_gpu, mix.step
-    for at in range(len(rows)):
-        node, left_cpu, first, last = rows[at], cpu[at] - cpu_wanted, start[at], start[at + 1]
-        step = cpu_step(steps, left_cpu)
-        lost = _least_lost(
-            shares, wholes, size, all_parts, table[node], step, whole[at], parts, first, last,
-            need[at],
-        )  # fmt: skip
-        left = _gpus_left(whole[at], parts, first, last) - devices * need[at] / GPU_UNIT
-        grows = (lost - known[node]) / all_parts
-        scores[at] = _score(grows, finest, left, left_cpu / cpu_per_gpu)
-
-
-@numba.njit(cache=True)
-def _part_wanted(gpu_size, memory_mib, takes_mib, rows):  # type: ignore[no-untyped-def]
-    """Thousandths of each GPU that a task takes on nodes: int64[K]."""
-    need = np.empty(len(rows), dtype=np.int64)
-    for at in range(len(rows)):
-        taken = takes_mib[gpu_size[rows[at]]] * GPU_UNIT // memory_mib[rows[at]]
-        need[at] = min(taken, GPU_UNIT)
-    return need
-
-
-@numba.njit(cache=True)
-def _gpus_left(whole, parts, first, last):  # type: ignore[no-untyped-def]
+    cpu_wanted, gpus, devices, takes_mib = want
+    table = mix.table[node]
+    cpu = columns.idle[node, CPU] + columns.releasing[node, CPU]
+    whole = max(columns.idle[node, GPU] + columns.releasing[node, GPU], 0) // GPU_UNIT
+    count = free_parts(columns, node, parts)
+    if np.isnan(known[node]):
+        known[node] = loss(mix, table, cpu, whole, parts, count)
+    cpu -= cpu_wanted
     rest = whole * GPU_UNIT
-    for at in range(first, last):
-        rest += parts[at]
-    return rest / GPU_UNIT
-
-
-@numba.njit(cache=True)
-def _score(grows, finest, left, cpu_left):  # type: ignore[no-untyped-def]
-    """By how much the loss grows, in steps; then by the GPUs that are left, and the CPU in GPUs."""
-    steps = np.floor(grows / finest + 0.5)
+    for which in range(count):
+        rest += parts[which]
+    left = rest / GPU_UNIT
+    if devices == 0 and gpus == 0:
+        grows = (loss(mix, table, cpu, whole, parts, count) - known[node]) / mix.whole
+        grows += _IDLE_GPU * left + _IDLE_CPU * cpu / mix.cpu_per_gpu
+        return 1.0 / (1.0 + np.exp(grows / GPU_UNIT))
+    if devices == 0:
+        left -= gpus
+        grows = loss(mix, table, cpu, whole - gpus, parts, count) - known[node]
+    else:
+        memory_mib = columns.gpu_memory_mib[node]
+        need = min(takes_mib[columns.gpu_size[node]] * GPU_UNIT // memory_mib, GPU_UNIT)
+        left -= devices * need / GPU_UNIT
+        step = cpu_step(mix.cpu, cpu)
+        grows = _least_lost(mix, table, step, whole, parts, count, need) - known[node]
+    steps = np.floor(grows / mix.whole / mix.step + 0.5)
     level = _MOST_LEVELS - min(max(steps, -_MOST_LEVELS), _MOST_LEVELS)
     left = max(left, 0.0)
-    left += _CPU_WEIGHT * max(cpu_left - left, 0.0)
+    left += _CPU_WEIGHT * max(cpu / mix.cpu_per_gpu - left, 0.0)
     return (level + 1.0 / (1.0 + left)) / (2 * _MOST_LEVELS + 1)
 
 
@@ -421,8 +286,13 @@ def wanted(ledger, shape):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def node_scores(ledger, mix, shape, rows):  # type: ignore[no-untyped-def]
     """How good nodes are for a task, as far as they have room, 0 to 1: float64[K]."""
+    columns, handle, want = places(ledger), MixHandle(*mix), wanted(ledger, shape)
     known = np.full(len(ledger.gpu_size), np.nan)
-    return scores_of(ledger, MixHandle(*mix), shape, rows, known)
+    parts = np.zeros(MOST_PARTS + 1, dtype=np.int64)
+    scores = np.empty(len(rows))
+    for at in range(len(rows)):
+        scores[at] = score_of(columns, handle, want, rows[at], known, parts)
+    return scores
 
 
 @numba.njit(cache=True)

@@ -64,16 +64,10 @@ def free_later(ledger, row):  # type: ignore[no-untyped-def]
     shares then.
     """
     physical, pipelined = ledger.share_physical[row], ledger.share_pipelined[row]
-    memory_mib = ledger.gpu_memory_mib[ledger.share_node[row]]
-    return left_later(physical, ledger.share_releasing[row], pipelined, memory_mib)
-
-
-@numba.njit(cache=True)
-def left_later(physical, releasing, pipelined, memory_mib):  # type: ignore[no-untyped-def]
-    """The same of a GPU that has so much memory and is used so."""
+    releasing = ledger.share_releasing[row]
     if physical + pipelined <= 0 or _all_leave(physical, releasing, pipelined):
         return -1
-    return memory_mib - physical + releasing - pipelined
+    return ledger.gpu_memory_mib[ledger.share_node[row]] - physical + releasing - pipelined
 
 
 @numba.njit(cache=True)
