@@ -183,6 +183,11 @@ class Scenario:
 class SessionPlugin:
     """What a plugin says in one cycle. Override the hooks you answer."""
 
+    reads_amounts: ClassVar[bool] = True
+    """False where `dependence`, `fits`, `score` and `filter_reasons` are the same for shapes that
+    ask for the same in other amounts (`Shape.alike`): if nobody reads them, one shape is asked
+    about for all that are alike.
+    """
     depends_on_waiting: ClassVar[bool] = False
     """Whether what is said of one job may depend on others that only wait, beyond the shares of
     queues. Then no refusal is carried over to a cycle before which a job came or left.

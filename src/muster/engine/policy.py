@@ -160,6 +160,10 @@ class OpenPolicy:
                 self._speakers[hook].append(each)
         about_nodes = [each for each in speakers if "fits" in each.hooks or "score" in each.hooks]
         self._about_nodes = [each.answers for each in about_nodes]
+        self.reads_amounts = any(
+            each.plugin is None or each.plugin.reads_amounts for each in about_nodes
+        )
+        """Whether shapes that are alike but for amounts may get different answers about nodes."""
         self._by_tier = speakers
         self._everybody = [each for each in speakers if each.plugin is not None]
         for hook, combine in HOOKS.items():

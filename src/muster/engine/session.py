@@ -108,6 +108,8 @@ class Session:
         self.phases: dict[int, str] = {}
         """Phases of Volcano that this cycle gave to jobs."""
         self._answers: dict[int, NodeAnswers] = {}
+        self._answers_by_kind: dict[int, NodeAnswers] = {}
+        """Likewise, by `Shape.alike`."""
         self._no_answers = NodeAnswers(
             np.ones(len(snapshot.nodes), dtype=np.bool_),
             np.zeros(len(snapshot.nodes)),
@@ -188,7 +190,19 @@ class Session:
         """What plugins say about all nodes for this shape."""
         known = self._answers.get(shape.row)
         if known is None:
-            known = self._answers[shape.row] = self._ask(shape)
+            known = self._answers[shape.row] = self._answers_alike(shape)
+        return known
+
+    def _answers_alike(self, shape: Shape) -> NodeAnswers:
+        """The same object for shapes about which nobody can say different things."""
+        if self.policy.reads_amounts or shape.alike < 0:
+            return self._ask(shape)
+        known = self._answers_by_kind.get(shape.alike)
+        if known is None:
+            failed = len(self.policy.failures.found)
+            known = self._ask(shape)
+            if len(self.policy.failures.found) == failed:  # else each fails for its own jobs
+                self._answers_by_kind[shape.alike] = known
         return known
 
     def _ask(self, shape: Shape) -> NodeAnswers:

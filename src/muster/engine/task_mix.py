@@ -6,12 +6,11 @@ what was refused with the mix of the last cycle mostly still stands.
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from operator import attrgetter
 
 import numpy as np
 
 from muster.model.constraints import Constraints
-from muster.model.records import GpuRequest
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ACTIVE_USED, TaskStatus, mask
@@ -27,6 +26,7 @@ _MOST_CONSTRAINTS = 16
 """Constraints that are told apart, the usual ones; tasks with others count as fitting anywhere."""
 _MOST_TABLES = 32
 """Kinds of nodes that are told apart."""
+_CANONICAL = attrgetter("canonical")
 _COUNTS = mask(ACTIVE_USED | {TaskStatus.PENDING})
 """Tasks that make up the mix, by status."""
 
@@ -136,7 +136,7 @@ def _answers(
     answers: list[Bools | None] = [None] * len(alike)
     for at in usual[:_MOST_CONSTRAINTS]:
         # Which of these is asked about must not depend on the order of rows.
-        answer = fits(min(alike[at], key=_canonical))
+        answer = fits(min(alike[at], key=_CANONICAL))
         answers[at] = None if answer.all() else answer
     return [answers[at] for at in group]
 
@@ -151,15 +151,6 @@ def _by_constraints(shapes: Sequence[Shape]) -> list[int]:
             found = number.setdefault(shape.constraints, len(number))
             of_object[id(shape.constraints)] = found
     return [of_object[id(shape.constraints)] for shape in shapes]
-
-
-def _canonical(shape: Shape) -> tuple[object, ...]:
-    return (shape.request.tolist(), _text(shape.gpu))
-
-
-@lru_cache(maxsize=4096)
-def _text(gpu: GpuRequest) -> str:
-    return repr(gpu)
 
 
 def _steps(amounts: Ints) -> Ints:

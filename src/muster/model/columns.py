@@ -11,6 +11,7 @@ from typing import TypedDict
 import numpy as np
 
 from muster.api.queue_tree import Rootless, rootless_by_name
+from muster.model.constraints import Constraints
 from muster.model.devices import NOBODY, GpuShareUse, share_table
 from muster.model.gpu_request import Use
 from muster.model.node_index import NodeIndex
@@ -420,6 +421,11 @@ def shape_demand(
         if is_memory[shape.row]:
             least[shape.row, QUEUE_GPU] = shape.gpu_units(largest, Use.BOUNDS)
     return ShapeDemand(request, units, least, is_memory, **_sharing(shapes, sizes_mib))
+
+
+def distinct_constraints(shapes: Sequence[Shape]) -> tuple[Constraints, ...]:
+    """The constraints that shapes have, each object once: to compare what is in them takes long."""
+    return tuple({id(shape.constraints): shape.constraints for shape in shapes}.values())
 
 
 class _Sharing(TypedDict):

@@ -27,6 +27,8 @@ class Shape:
     constraints: Constraints
     is_reservation: bool = False
     nominated_node: str = ""
+    alike: int = -1
+    """The same number for shapes that ask for the same in other amounts; -1: not known."""
 
     @cached_property
     def columns(self) -> Ints:
@@ -41,6 +43,11 @@ class Shape:
     @cached_property
     def needs_gpu(self) -> bool:
         return self.gpu.kind is not GpuKind.NONE or bool(self.request[GPU] > 0)
+
+    @cached_property
+    def canonical(self) -> tuple[object, ...]:
+        """What it asks for in an order that does not depend on rows."""
+        return (self.request.tolist(), repr(self.gpu))
 
     def containers(self, axis: ResourceAxis) -> tuple[ContainerRequest, ...]:
         """Its containers; where nobody says which of them asks for what, the pod is one."""

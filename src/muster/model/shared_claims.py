@@ -111,6 +111,8 @@ class SharedClaims:
     def _users(self) -> dict[str, dict[int, int]]:
         """By claim: how many of its pods are on each node, or on their way there."""
         snapshot, tasks = self._snapshot, self._snapshot.tasks
+        if not any(constraints.volume_claims for constraints in snapshot.constraints):
+            return {}
         counts = np.bincount(tasks.shape[tasks.live], minlength=len(snapshot.shapes))
         pods: dict[str, int] = {}
         for shape, count in zip(snapshot.shapes, counts.tolist(), strict=True):

@@ -18,6 +18,7 @@ import numpy as np
 
 from muster.api.queue_tree import Rootless
 from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
+from muster.model.constraints import Constraints
 from muster.model.devices import GpuShareTable, NodeGpuShares, share_table
 from muster.model.node_index import NodeIndex
 from muster.model.records import (
@@ -171,6 +172,8 @@ class ClusterSnapshot:
     jobs: JobColumns
     queues: QueueColumns
     shapes: Sequence[Shape]
+    constraints: Sequence[Constraints]
+    """Those that shapes have, each object once: most shapes have the same."""
     demand: ShapeDemand
     topologies: Mapping[str, TopologyRecord]
     foreign: Ints  # [queue resources]: held by tasks of other schedulers

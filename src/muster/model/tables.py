@@ -24,7 +24,7 @@ from muster.api.bounds import RESOURCE_COLUMNS_MAX
 from muster.model import columns
 from muster.model.age_order import AgeOrder, JobAge
 from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
-from muster.model.constraints import ANY_LABEL, exposed, selector_keys
+from muster.model.constraints import ANY_LABEL, Constraints, exposed, selector_keys
 from muster.model.records import (
     ClusterRecords,
     JobRecord,
@@ -96,6 +96,8 @@ class ClusterTables:
         self._node_rows: dict[str, int] = {}
         self._shapes: list[Shape] = []
         self._shape_rows: dict[object, int] = {}
+        self._alike: dict[object, int] = {}
+        """Numbers of what shapes ask for, amounts apart."""
         self._exposed: set[str] = set()
         self._exposed_since: set[str] = set()
         self._dirty = columns.Dirty()
@@ -281,6 +283,7 @@ class ClusterTables:
             jobs=jobs,
             queues=queues,
             shapes=tuple(self._shapes),
+            constraints=columns.distinct_constraints(self._shapes),
             demand=demand,
             topologies=dict(self._topologies),
             cluster_objects=self._cluster_objects,
@@ -516,9 +519,20 @@ class ClusterTables:
                     constraints,
                     is_reservation,
                     record.nominated_node,
+                    self._alike_as(record, constraints),
                 )
             )
         return row
+
+    def _alike_as(self, record: TaskRecord, constraints: Constraints) -> int:
+        key = (
+            tuple(sorted(name for name, amount in record.request.items() if amount)),
+            msgspec.structs.replace(record.gpu, devices=0, portion=0, mig_slices=0),
+            constraints,
+            record.kind is TaskKind.RESERVATION,
+            record.nominated_node,
+        )
+        return self._alike.setdefault(key, len(self._alike))
 
     def _drop_unused_shapes(self) -> None:
         """Pods that name volumes or jobs of their own leave shapes behind: forget them in time."""
@@ -533,7 +547,12 @@ class ClusterTables:
         moved[used] = np.arange(len(used))
         column[live] = moved[column[live].astype(np.int64)]
         column[~live] = 0
-        self._shapes = [replace(self._shapes[old], row=row) for old, row in fresh.items()]
+        alike = {each: at for at, each in enumerate({self._shapes[old].alike for old in used})}
+        self._alike = {key: alike[at] for key, at in self._alike.items() if at in alike}
+        self._shapes = [
+            replace(self._shapes[old], row=row, alike=alike[self._shapes[old].alike])
+            for old, row in fresh.items()
+        ]
         rows = self._shape_rows.items()
         self._shape_rows = {key: fresh[row] for key, row in rows if row in fresh}
 

@@ -7,7 +7,16 @@ those who ask next (`best_node`). More shapes than there are rows share them, on
 import numba
 import numpy as np
 
-from muster.numerics.fit import NO_ROOM, PACK_SCORE, ROOM_NOW, rooms
+from muster.numerics.fit import (
+    NO_ROOM,
+    PACK_SCORE,
+    ROOM_NOW,
+    room,
+    room_on_gpus,
+    rooms,
+    shared_gpus,
+    wanted_parts,
+)
 from muster.numerics.fragmentation import MOST_PARTS, places, score_of, wanted
 
 BLOCK = 64
@@ -54,7 +63,11 @@ def best_node(ledger, scores, shape, fits, score, preferences, sizes):  # type: 
             found = best[block]
     if found < 0 or total[found] == -np.inf:
         return -1, NO_ROOM
-    return found, rooms(ledger, shape, np.full(1, found))[0][0]
+    devices, need_mib = wanted_parts(ledger, shape)
+    return found, _room_of(
+        ledger, ledger.idle, ledger.releasing, ledger.request[shape], ledger.gpu_size,
+        ledger.share_free_mib, devices, need_mib, found,
+    )  # fmt: skip
 
 
 @numba.njit(cache=True)
@@ -72,6 +85,31 @@ def sum_up(ledger, shape, nodes, fits, score, preferences, sizes, loss, total): 
     """Sums of scores of nodes into `total` float64[N], -inf where there is no room; `loss`
     float64[N] as in `score_of`.
     """
+    if len(nodes) > BLOCK:
+        _sum_up_many(ledger, shape, nodes, fits, score, preferences, sizes, loss, total)
+        return
+    idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
+    gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
+    devices, need_mib = wanted_parts(ledger, shape)
+    columns, mix, want = places(ledger), preferences.mix, wanted(ledger, shape)
+    availability = preferences.availability
+    parts = np.zeros(MOST_PARTS + 1, dtype=np.int64)
+    for node in nodes:
+        total[node] = -np.inf
+        if not fits[node] or (len(sizes) > 0 and not sizes[gpu_size[node]]):
+            continue
+        found = _room_of(
+            ledger, idle, releasing, request, gpu_size, free_mib, devices, need_mib, node
+        )
+        if found != NO_ROOM:
+            good = score_of(columns, mix, want, node, loss, parts)
+            total[node] = score[node] + PACK_SCORE * good
+            total[node] += availability * (found == ROOM_NOW)
+
+
+@numba.njit(cache=True)
+def _sum_up_many(ledger, shape, nodes, fits, score, preferences, sizes, loss, total):  # type: ignore[no-untyped-def]
+    """The same, with room looked for on all nodes at once: for few, that takes longer."""
     rows = _suitable(nodes, fits, ledger.gpu_size, sizes)
     found, _ = rooms(ledger, shape, rows)
     for node in nodes:
@@ -98,3 +136,16 @@ def _suitable(nodes, fits, gpu_size, sizes):  # type: ignore[no-untyped-def]
             rows[count] = node
             count += 1
     return rows[:count]
+
+
+@numba.njit(cache=True)
+def _room_of(ledger, idle, releasing, request, gpu_size, free_mib, devices, need_mib, node):  # type: ignore[no-untyped-def]
+    """What room a node has for a task. The columns are those of the ledger: who asks for many nodes
+    takes them out of it once.
+    """
+    found = room(idle, releasing, request, node)
+    if devices and found != NO_ROOM:
+        need = need_mib[gpu_size[node]]
+        shared = shared_gpus(ledger, node, devices, need, free_mib[node])
+        found = room_on_gpus(idle, releasing, node, found, shared, devices)
+    return found

@@ -72,6 +72,8 @@ class ResourceType(WithoutArguments):
 
 
 class _KeepsToItsKind(SessionPlugin):
+    reads_amounts = False
+
     def __init__(self, view: View) -> None:
         nodes = view.snapshot.nodes
         self._has_no_gpus = (nodes.allocatable[:, GPU] <= 0) & ~nodes.index.where("is_mig")

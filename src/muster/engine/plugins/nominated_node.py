@@ -19,6 +19,8 @@ class NominatedNode(WithoutArguments):
 
 
 class _Promises(SessionPlugin):
+    reads_amounts = False
+
     def __init__(self, view: View) -> None:
         self._row = view.snapshot.nodes.row
 

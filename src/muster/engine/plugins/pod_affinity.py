@@ -23,11 +23,13 @@ class PodAffinity(WithoutArguments):
     name = "podaffinity"
 
     def open(self, view: View) -> SessionPlugin:
-        shapes = view.snapshot.shapes
-        return _Wishes(view) if any(s.constraints.pod_affinity for s in shapes) else SessionPlugin()
+        asks = any(constraints.pod_affinity for constraints in view.snapshot.constraints)
+        return _Wishes(view) if asks else SessionPlugin()
 
 
 class _Wishes(SessionPlugin):
+    reads_amounts = False
+
     def __init__(self, view: View) -> None:
         snapshot = view.snapshot
         self._shape_of_task = snapshot.tasks.shape

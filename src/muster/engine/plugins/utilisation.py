@@ -33,6 +33,8 @@ class UtilisationScore:
 
 
 class _PrefersUnused(SessionPlugin):
+    reads_amounts = False
+
     def __init__(self, snapshot: ClusterSnapshot, weight: float) -> None:
         self._is_known = bool(snapshot.cluster_objects.utilisation)
         self._score = weight * (1.0 - used_part(snapshot)) if self._is_known else None

@@ -47,7 +47,7 @@ class DynamicResources:
 
     def open(self, view: View) -> SessionPlugin:
         objects = view.snapshot.cluster_objects
-        uses_claims = any(shape.constraints.claims for shape in view.snapshot.shapes)
+        uses_claims = any(constraints.claims for constraints in view.snapshot.constraints)
         if not uses_claims and not objects.device_slices:
             return SessionPlugin()
         return _Claims(view, self._pool(objects.device_slices, view.snapshot.nodes))

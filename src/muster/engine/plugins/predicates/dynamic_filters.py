@@ -51,9 +51,10 @@ class DynamicFilters:
         self._shared = SharedClaims(view.snapshot, volumes)
         shapes = [shape.constraints for shape in view.snapshot.shapes]
         self._shapes = shapes
-        self._reads_pods = any(c.pod_affinity is not None or c.spread for c in shapes)
-        self._reads_ports = any(c.host_ports for c in shapes) or any(
-            volumes.exclusive(c) for c in shapes if c.volume_claims
+        distinct = view.snapshot.constraints
+        self._reads_pods = any(c.pod_affinity is not None or c.spread for c in distinct)
+        self._reads_ports = any(c.host_ports for c in distinct) or any(
+            volumes.exclusive(c) for c in distinct if c.volume_claims
         )
         self._conflicts: dict[tuple[HostPort, ...], Bools] = {}
         if self._reads_pods or self._reads_ports:
@@ -65,7 +66,7 @@ class DynamicFilters:
         """Whether some answer depends on what is placed."""
         objects = self._view.snapshot.cluster_objects
         is_limited = bool(objects.storage_capacities or objects.storage_nodes)
-        has_volumes = is_limited and any(c.volume_claims for c in self._shapes)
+        has_volumes = is_limited and any(c.volume_claims for c in self._view.snapshot.constraints)
         return self._reads_pods or self._reads_ports or has_volumes or bool(self._shared)
 
     def dependence(self, shape: Shape) -> Dependence:

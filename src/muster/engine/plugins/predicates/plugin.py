@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 
 import numpy as np
 
+from muster.engine.config.reader import Reader
 from muster.engine.hooks import (
     Dependence,
     NodeSubset,
@@ -19,7 +20,7 @@ from muster.engine.hooks import (
     WithoutArguments,
 )
 from muster.engine.plugins.predicates.dynamic_filters import DynamicFilters
-from muster.engine.plugins.predicates.static_filters import StaticFilters
+from muster.engine.plugins.predicates.static_filters import KeptReasons, StaticFilters
 from muster.model.ledger import Entries
 from muster.model.reasons import Evidence, Reason, Refusal
 from muster.model.records import GpuKind
@@ -37,19 +38,27 @@ class Predicates(WithoutArguments):
 
     name = "predicates"
 
+    def __init__(self, arguments: Reader) -> None:
+        super().__init__(arguments)
+        self._kept = KeptReasons()
+
     def open(self, view: View) -> SessionPlugin:
-        return filters(view)
+        return filters(view, kept=self._kept)
 
 
-def filters(view: View, off: AbstractSet[Reason] = frozenset()) -> SessionPlugin:
-    """All of them but those with a reason of `off`."""
+def filters(
+    view: View, off: AbstractSet[Reason] = frozenset(), kept: KeptReasons | None = None
+) -> SessionPlugin:
+    """All of them but those with a reason of `off`; `kept` as in `StaticFilters`."""
     volumes = Volumes(view.snapshot)
     dynamic = DynamicFilters(view, volumes, off=off)
-    static = StaticFilters(view, volumes, off)
+    static = StaticFilters(view, volumes, off, kept)
     return (_Following if dynamic.follows else _Filters)(view, volumes, static, dynamic)
 
 
 class _Filters(SessionPlugin):
+    reads_amounts = False
+
     def __init__(
         self, view: View, volumes: Volumes, static: StaticFilters, dynamic: DynamicFilters
     ) -> None:

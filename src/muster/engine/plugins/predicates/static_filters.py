@@ -12,6 +12,7 @@ import numpy as np
 
 from muster.api.names import LABEL_CPU_WORKER, LABEL_GPU_WORKER
 from muster.engine.hooks import View
+from muster.model.node_index import NodeIndex
 from muster.model.reasons import AMONG_OTHERS, Reason
 from muster.model.records import GpuKind
 from muster.model.shapes import Shape
@@ -20,20 +21,43 @@ from muster.model.status import IS_ACTIVE_USED
 from muster.model.volumes import Volumes
 from muster.numerics.arrays import Bools, Ints
 
+_MOST_KEPT = 1024
+"""Pods may bring constraints of their own, and nodes may stay as they are for days."""
+
+
+class KeptReasons:
+    """Reasons that follow from nodes and constraints alone, kept while the nodes are the same."""
+
+    def __init__(self) -> None:
+        self._index: NodeIndex | None = None
+        self._found: dict[Hashable, Ints] = {}
+
+    def of(self, index: NodeIndex) -> dict[Hashable, Ints]:
+        """What is known of these nodes, to read and to add to."""
+        if self._index is not index or len(self._found) > _MOST_KEPT:
+            self._index, self._found = index, {}
+        return self._found
+
 
 class StaticFilters:
     """Reasons that hold for the whole cycle."""
 
     def __init__(
-        self, view: View, volumes: Volumes, off: AbstractSet[Reason] = frozenset()
+        self,
+        view: View,
+        volumes: Volumes,
+        off: AbstractSet[Reason] = frozenset(),
+        kept: KeptReasons | None = None,
     ) -> None:
-        """`off`: reasons that do not count."""
+        """`off`: reasons that do not count; `kept`: what was found with these in other cycles."""
         self._view, self._off = view, off
         self._nodes: NodeColumns = view.snapshot.nodes
         self._volumes = volumes
         self._known: dict[int, Ints] = {}
         self._alike: dict[Hashable, Ints] = {}
         """By all that the checks read of a shape: most differ only in how much they ask for."""
+        self._kept = {} if kept is None else kept.of(self._nodes.index)
+        """The same of those that depend on nothing but nodes."""
 
     def reasons(self, shape: Shape) -> Ints:
         """int64[N]: why the node may not run it; 0 where nothing speaks against it."""
@@ -41,9 +65,13 @@ class StaticFilters:
         if found is None:
             gpu = shape.gpu
             key = (shape.constraints, gpu.kind, gpu.memory_mib, gpu.maker, shape.needs_gpu)
-            if key not in self._alike:
-                self._alike[key] = self._first_reasons(shape)
-            found = self._known[shape.row] = self._alike[key]
+            # Volumes come and go, and so do pods that hold MIG instances.
+            is_lasting = not shape.constraints.volume_claims and gpu.kind is not GpuKind.MIG
+            known = self._kept if is_lasting else self._alike
+            found = known.get(key)
+            if found is None:
+                found = known[key] = self._first_reasons(shape)
+            self._known[shape.row] = found
         return found
 
     def _first_reasons(self, shape: Shape) -> Ints:
