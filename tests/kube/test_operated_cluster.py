@@ -19,7 +19,7 @@ import pytest
 import yaml
 from aiohttp import ClientSession
 from tests.kube.test_install import _helm
-from tests.lab.test_operated_shards import _second_shard
+from tests.lab.test_operated_shards import POOL_B, _second_shard
 from tests.lab.test_operator import CONFIG, SHARD
 from tests.support.asking import Asking
 from tests.support.crds import install_crds
@@ -37,7 +37,7 @@ from tests.support.pod_processes import OperatedByProcesses, PodProcesses
 from muster.api import kinds
 from muster.api.config import Config
 from muster.api.meta import Key
-from muster.api.names import LEASE_VOLCANO_CONTROLLERS, SECRET_WEBHOOK_TLS
+from muster.api.names import DEFAULT, LEASE_VOLCANO_CONTROLLERS, SECRET_WEBHOOK_TLS
 from muster.client.errors import ApiError
 from muster.client.kinds import plainly
 from muster.lab.control_plane import ControlPlane, Setup
@@ -331,10 +331,10 @@ def test_work_runs_on_while_config_shards_and_leaders_change(site: Site) -> None
         lab, writer = world.lab, world.lab.cluster.writer
         await asyncio.to_thread(lambda: _muster(plane, "install", *IMAGE, "--config", str(file)))
         await _until_all_ready(world)
-        await writer.patch(NODE, Key("", "gpu-1"), {"metadata": {"labels": {POOL: "b"}}})
+        await writer.patch(NODE, Key("", "gpu-1"), {"metadata": {"labels": {POOL: POOL_B}}})
         await _second_shard(world)
         await lab.job("first", pods=2, gpus=1)
-        await lab.job("second", pods=2, gpus=2, queue="queue-b", labels={POOL: "b"})
+        await lab.job("second", pods=2, gpus=2, queue="queue-b", labels={POOL: POOL_B})
         assert {*(await world.until_running("first", 2)).values()} == {"gpu-0"}
         assert {*(await world.until_running("second", 2)).values()} == {"gpu-1"}
         held = await _identities(lab)
@@ -358,7 +358,7 @@ def test_work_runs_on_while_config_shards_and_leaders_change(site: Site) -> None
         await site.restart_api_server()
         await lab.job("fifth", pods=2, gpus=1)
         await world.until_running("fifth", 2)
-        site.will_end("kai-scheduler-b")
+        site.will_end(DEFAULT.scheduler_lease(POOL_B))
         await writer.delete(SHARD, Key("", "b"))
         await world.until(lambda: _has_ended(world, "kai-scheduler-b"), "the shard has gone")
         after = await _identities(lab)

@@ -157,8 +157,8 @@ def test_volcanos_jobs_name_no_pool_and_run_on_the_nodes_that_are_its_shards(
     """Beside a shard of ours; and a second one of Volcano's leaves them alone."""
 
     async def story(world: Operated) -> None:
-        for name in ("b", "c"):
-            shard = {"partitionLabelValue": name, "args": {"profile": "volcano"}}
+        for name, pool in (("b", POOL_B), ("c", "c")):
+            shard = {"partitionLabelValue": pool, "args": {"profile": "volcano"}}
             await world.lab.create(SHARD, {"metadata": {"name": name}, "spec": shard})
             await world.until_ready(SHARD, name)
         container = {"name": "main", "image": "work", "resources": {"requests": {"cpu": "1"}}}

@@ -33,6 +33,8 @@ class CheapNodes:
 class _Prices(SessionPlugin):
     """Answers for all nodes at once. Prices do not change in a cycle, so each is asked once."""
 
+    reads_amounts = False  # A node costs what it costs, however much of it a task asks for.
+
     def __init__(self, prices: Floats, weight: float, limit: float) -> None:
         self._prices, self._weight, self._limit = prices, weight, limit
 
